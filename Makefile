@@ -1,0 +1,28 @@
+# edged: the commands of its developers. `make run` and `make test` do all set-up.
+PY := .venv/bin/python
+
+.PHONY: run test bench hil system soak format setup setup-test
+
+run: setup
+	.venv/bin/edged serve --sim
+
+test: setup-test
+	$(PY) -m pytest $(ARGS)
+
+bench: setup-test
+	$(PY) -m tests.bench $(ARGS)
+
+soak: setup-test
+	$(PY) -m pytest tests/soak -o norecursedirs=data -o timeout=3600 $(ARGS)
+
+hil system:
+	@echo "make $@: comes with the hardware and appliance parts"
+
+format: setup-test
+	.venv/bin/ruff format . && .venv/bin/ruff check --fix .
+
+setup:
+	@sh .ci/setup run
+
+setup-test:
+	@sh .ci/setup test

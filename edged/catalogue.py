@@ -1,0 +1,346 @@
+"""The TOOL.md tools of every user: found, kept up to date, and run in sandboxes.
+
+Directories are looked at again by modification time on a list and on a miss, at
+most once a second; a big directory is looked at in slices and in the background.
+Loop thread only; the first sync and Node's version are had from a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from edged import control, log
+
+from edged.dispatch import Dispatcher
+from edged.errors import EdgedError, SandboxSetupError
+from edged.registry import Registry
+from edged.results import Result
+from edged.runner import Runner
+from edged.services import Services
+from edged.settings import Loaded
+from edged.store import make_directory
+from edged.tool import Context, Hints, Permissions, Tool
+from edged.toolmd import discover, manifest, sync
+from edged.toolmd.discover import Entry
+
+Spawn = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
+
+CHECK_S = 1.0
+"""A directory is looked at again at most this often."""
+
+SLICE = 100
+"""Entries looked at before the loop serves others."""
+
+SLOW_S = 0.02
+"""A directory that takes longer is looked at in the background."""
+
+FIRST_PARAGRAPH_MAX = 600
+
+
+class _Root(msgspec.Struct):
+    """One tools directory and what was found there."""
+
+    path: str
+    user: str
+    entries: list[Entry] = []
+    looked: float = float("-inf")
+    took_s: float = 0.0
+    scanned: bool = False
+    scan: asyncio.Future[None] | None = None
+
+
+class Catalogue:
+    """All tools directories of one data directory."""
+
+    def __init__(
+        self,
+        loaded: Loaded,
+        data: str,
+        registry: Registry,
+        dispatcher: Dispatcher,
+        services: Services,
+        spawn: Spawn,
+    ) -> None:
+        self._loaded = loaded
+        self._data = data
+        self._registry = registry
+        self._clock = services.clock
+        self._spawn = spawn
+        self._cache_path = os.path.join(data, "cache", "tools.msgpack")
+        self._cache = discover.Cache.load(self._cache_path)
+        self._roots: dict[str, _Root] = {"": _Root(os.path.join(data, "tools"), "")}
+        self._ready: asyncio.Future[None] | None = None
+        self._problems: list[str] = []
+        self.runner = Runner(loaded, data, dispatcher, services, spawn, self._rebuild_all)
+
+    def doors(self) -> control.Catalogue:
+        """What the doors use of it."""
+        return control.Catalogue(self.fresh, self.sync, self.health)
+
+    def start(self) -> None:
+        """Begin: seeds, then the global tools; calls of built-in tools do not wait."""
+        self._ready = asyncio.get_running_loop().create_future()
+        self._spawn(self._begin(self._ready))
+        self.runner.start()
+
+    async def _begin(self, ready: asyncio.Future[None]) -> None:
+        try:
+            await self._sync_seeds(dry_run=False)
+        except EdgedError as error:
+            self._problems.append(f"seed tools: {error}")
+            log.error(f"seed tools: {error}")
+        try:
+            await self._scan(self._roots[""])
+        finally:
+            ready.set_result(None)
+            self._ready = None
+        self._save_cache()
+
+    async def close(self) -> None:
+        """End every sandbox."""
+        await self.runner.close()
+        self._save_cache()
+
+    # Looking ------------------------------------------------------------------------------
+
+    def fresh(self, user: str) -> asyncio.Future[None] | None:
+        """Look for changes that a user would see; None when nothing needs waiting for."""
+        if self._ready is not None:
+            done = asyncio.get_running_loop().create_future()
+            self._spawn(self._after_ready(user, done))
+            return done
+        waits = [w for root in self._of(user) if (w := self._look(root)) is not None]
+        if not waits:
+            return None
+        return waits[0] if len(waits) == 1 else asyncio.ensure_future(_all(waits))
+
+    async def _after_ready(self, user: str, done: asyncio.Future[None]) -> None:
+        if self._ready is not None:
+            await asyncio.shield(self._ready)
+        waits = self.fresh(user)
+        if waits is not None:
+            await waits
+        if not done.done():
+            done.set_result(None)
+
+    def _of(self, user: str) -> tuple[_Root, _Root]:
+        root = self._roots.get(user)
+        if root is None:
+            path = os.path.join(self._data, user, "tools")
+            root = self._roots[user] = _Root(path, user)
+        return self._roots[""], root
+
+    def _look(self, root: _Root) -> asyncio.Future[None] | None:
+        """Look at one directory if it is time to; what to wait for, if anything."""
+        if root.scan is not None:
+            return None if root.scanned else root.scan
+        now = self._clock.monotonic()
+        # Looking costs at most a fiftieth of the time, however big the directory is.
+        if now - root.looked < max(CHECK_S, 50 * root.took_s):
+            return None
+        if root.scanned and root.took_s < SLOW_S:
+            self._take(root, list(self._entries(root)))
+            return None
+        root.scan = asyncio.get_running_loop().create_future()
+        self._spawn(self._scan(root))
+        return None if root.scanned else root.scan
+
+    def _entries(self, root: _Root) -> Iterator[Entry]:
+        origin: discover.Origin = "user" if root.user else "global"
+        return discover.scan_iter(root.path, origin, self._cache, self._clock.now())
+
+    async def _scan(self, root: _Root) -> None:
+        """Look at a directory in slices."""
+        if root.scan is None:
+            root.scan = asyncio.get_running_loop().create_future()
+        started = self._clock.monotonic()
+        spent = 0.0
+        entries: list[Entry] = []
+        for entry in self._entries(root):
+            entries.append(entry)
+            if len(entries) % SLICE == 0:
+                spent += self._clock.monotonic() - started
+                await asyncio.sleep(0)
+                started = self._clock.monotonic()
+        spent += self._clock.monotonic() - started
+        self._take(root, entries, spent)
+        waiting, root.scan = root.scan, None
+        if not waiting.done():
+            waiting.set_result(None)
+
+    def _take(self, root: _Root, entries: list[Entry], spent: float | None = None) -> None:
+        now = self._clock.monotonic()
+        if spent is not None:
+            root.took_s = spent
+        root.looked = now
+        first = not root.scanned
+        root.scanned = True
+        if first or entries != root.entries:
+            root.entries = entries
+            self._rebuild(root)
+
+    def _renew(self, root: _Root, entry: Entry) -> bool:
+        """Whether a tool's files changed since they were looked at; then the new tool is there."""
+        new = discover.examine(entry.directory, entry.origin, self._clock.now())
+        if new.digest == entry.digest and new.problem == entry.problem:
+            return False
+        root.entries = [new if e.directory == entry.directory else e for e in root.entries]
+        if not os.path.isdir(entry.directory):
+            root.entries = [e for e in root.entries if e.directory != entry.directory]
+        self._rebuild(root)
+        return True
+
+    def _save_cache(self) -> None:
+        if self._cache.changed:
+            try:
+                make_directory(os.path.dirname(self._cache_path))
+                self._cache.save(self._cache_path)
+            except EdgedError as error:
+                log.warning(str(error))
+
+    # Tools --------------------------------------------------------------------------------
+
+    def _rebuild_all(self) -> None:
+        for root in self._roots.values():
+            if root.scanned:
+                self._rebuild(root)
+
+    def _rebuild(self, root: _Root) -> None:
+        tools: dict[str, Tool] = {}
+        rows: list[Tool] = []
+        reserved = self._registry.reserved()
+        for entry in root.entries:
+            tool = self._tool(root, entry, reserved)
+            before = tools.get(tool.name)
+            if before is not None:
+                broken = tool.reason_code == "invalid" != before.reason_code
+                tools[tool.name], loser = (before, tool) if broken else (tool, before)
+                rows.append(loser)
+            elif tool.name in reserved:
+                rows.append(tool)
+            else:
+                tools[tool.name] = tool
+        self.runner.keep_only(root.user, {e.directory: e.digest for e in root.entries})
+        self._registry.replace_set(root.user, list(tools.values()), rows)
+
+    def _tool(self, root: _Root, entry: Entry, reserved: Iterable[str]) -> Tool:
+        source = f"{entry.directory}"
+        found = entry.manifest
+        problem = entry.problem
+        if found is None or problem is not None:
+            reason = _problem_text(problem) if problem is not None else "cannot be read"
+            return _broken(entry, source, reason)
+        if found.name in reserved:
+            reason = f"{found.name} is the name of a built-in tool: choose another in TOOL.md"
+            return _broken(entry, source, reason, "reserved_name")
+        one = self._loaded.tools.get(found.name)
+        runs = self.runner.runs(entry)
+        status = "blocked" if runs.reason_code else "enabled"
+        if one is not None and one.enabled is False:
+            status = "disabled"
+
+        async def run(params: msgspec.Struct, ctx: Context) -> Result:
+            return await self.runner.run(entry, manifest.arguments(found, params), ctx)
+
+        return Tool(
+            found.name,
+            run,
+            description=_description(found),
+            make_type=lambda: manifest.struct(found),
+            make_schema=lambda: manifest.schema(found),
+            renew=lambda: self._renew(root, entry),
+            label=found.label,
+            category="user",
+            source=source,
+            hints=Hints(open_world=runs.permissions.network),
+            sensitive=frozenset(i.name for i in found.inputs if i.sensitive),
+            timeout_s=runs.permissions.timeout_s,
+            body=found.body,
+            permissions=runs.permissions,
+            status=status,
+            reason_code=runs.reason_code,
+            problem=runs.problem,
+            warnings=found.warnings,
+            version=found.version,
+            keep_end=found.language == "bash",
+            own_deadline=True,
+            sandbox=runs.level,
+        )
+
+    # Seeds --------------------------------------------------------------------------------
+
+    async def sync(self, dry_run: bool) -> dict[str, Any]:
+        """Copy seed tools whose version is above the data directory's.
+
+        Raises:
+            BusyError, StoreError: it was not done; nothing is lost.
+        """
+        report = await self._sync_seeds(dry_run=dry_run)
+        if not dry_run:
+            await self._scan(self._roots[""])
+        return msgspec.to_builtins(report)  # type: ignore[no-any-return]  # a Struct becomes a dict
+
+    async def _sync_seeds(self, *, dry_run: bool) -> sync.Report:
+        seed, target = seed_directory(), self._roots[""].path
+        # A cache of its own: the thread and the loop must not share one.
+        cache = discover.Cache.load(self._cache_path)
+        now = self._clock.now()
+        if dry_run:
+            return sync.Report(tuple(await asyncio.to_thread(sync.plan, seed, target, cache, now)))
+        return await asyncio.to_thread(sync.apply, seed, target, cache, now)
+
+    def health(self) -> dict[str, Any]:
+        """Facts for `edged status`."""
+        return {"problems": list(self._problems), **self.runner.health()}
+
+
+async def _all(waits: list[asyncio.Future[None]]) -> None:
+    for wait in waits:
+        await wait
+
+
+def seed_directory() -> str:
+    """Where the tools that came with the daemon lie: in the package, or beside it."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    inside = os.path.join(here, "seed", "tools")
+    return inside if os.path.isdir(inside) else os.path.join(os.path.dirname(here), "seed", "tools")
+
+
+def _problem_text(problem: discover.Problem) -> str:
+    place = f"{problem.file}:{problem.line}" if problem.line else problem.file
+    return f"{place}: {problem.reason}" + (f": {problem.remedy}" if problem.remedy else "")
+
+
+def _broken(entry: Entry, source: str, reason: str, code: str = "invalid") -> Tool:
+    def run(_params: msgspec.Struct, _ctx: Context) -> Result:
+        raise SandboxSetupError(reason)
+
+    return Tool(
+        entry.name,
+        run,
+        description=entry.manifest.description if entry.manifest else "",
+        make_type=lambda: msgspec.defstruct("Inputs", []),
+        category="user",
+        source=source,
+        status="blocked",
+        reason_code=code,
+        problem=reason,
+    )
+
+
+def _description(found: manifest.Manifest) -> str:
+    """The description, and the first paragraph of the body (contract, section 13)."""
+    for paragraph in found.body.split("\n\n"):
+        text = " ".join(paragraph.split())
+        if text and not text.startswith(("#", "```", "|", "- ", "* ", ">")):
+            if text in found.description:
+                break
+            return f"{found.description}\n\n{text[:FIRST_PARAGRAPH_MAX]}"
+    return found.description
+
+

@@ -1,0 +1,120 @@
+"""The command line: a table of verbs, and what all of them have in common.
+
+A verb is a file of this package with `EXAMPLE`, `options(parser)` and `run(args)`;
+only the one that is called is imported. Exit codes: 0 done, 1 the tool or the
+operation failed, 2 wrong usage, 3 no daemon answers.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from types import ModuleType
+
+from edged import __version__
+from edged.errors import EdgedError, NoDaemonError
+
+DONE, FAILED, USAGE, NO_DAEMON, INTERRUPTED = 0, 1, 2, 3, 130
+
+VERBS = {
+    "serve": "run the daemon in the foreground",
+    "tools": "list tools; switch them on and off",
+    "describe": "show one tool: inputs, permissions, documentation",
+    "call": "call a tool and print its text",
+    "mcp": "be an MCP server on standard input and output",
+    "new-tool": "write a working tool directory to start from",
+    "check-tool": "check tool directories: file, line, reason, remedy",
+    "sync": "copy the tools that came with edged to the data directory",
+    "log": "show the trail of calls",
+    "status": "show how the daemon and its parts are",
+    "token": "make, list and revoke HTTP tokens",
+    "config": "show the configuration that holds",
+    "doctor": "check this machine, with remedies",
+    "completion": "print a completion script for your shell",
+}
+"""Every verb and what it does, in the order of `edged --help`."""
+
+
+class UsageError(Exception):
+    """The command line says something that cannot be meant; exit code 2."""
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command line; returns its exit code."""
+    return guarded(lambda: _dispatch(arguments))
+
+
+def guarded(work: Callable[[], int]) -> int:
+    """Run `work`; what it raises becomes a line for people and an exit code."""
+    try:
+        code = work()
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        # The reader has seen enough (`| head`). What is still buffered must not be tried again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return DONE
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except UsageError as error:
+        return complain(error, USAGE)
+    except NoDaemonError as error:
+        return complain(error, NO_DAEMON)
+    except (EdgedError, OSError) as error:
+        return complain(error, FAILED)
+
+
+def complain(error: object, code: int) -> int:
+    """Say on standard error what went wrong and what to do; returns `code`."""
+    sys.stderr.write(f"edged: {error}\n")
+    return code
+
+
+def _dispatch(arguments: list[str]) -> int:
+    verb = arguments[0] if arguments else "--help"
+    if verb in ("-h", "--help", "help"):
+        sys.stdout.write(overview())
+        return DONE
+    if verb in ("-V", "--version"):
+        sys.stdout.write(f"edged {__version__}\n")
+        return DONE
+    if verb not in VERBS:
+        raise UsageError(_unknown(verb))
+    module = load(verb)
+    from edged.cli.parser import Parser
+
+    parser = Parser(verb, VERBS[verb], module.EXAMPLE)
+    module.options(parser)
+    code: int = module.run(parser.parse(arguments[1:]))
+    return code
+
+
+def load(verb: str) -> ModuleType:
+    """The module of a verb."""
+    return import_module(f"edged.cli.{verb.replace('-', '_')}")
+
+
+def overview() -> str:
+    """What `edged --help` prints."""
+    width = max(map(len, VERBS)) + 2
+    verbs = "\n".join(f"  {name:{width}}{text}" for name, text in VERBS.items())
+    return (
+        "usage: edged VERB [options]\n\n"
+        "A board's abilities as sandboxed tools for AI agents and programs.\n\n"
+        f"verbs:\n{verbs}\n\n"
+        "edged VERB --help says more; edged --version prints the version.\n\n"
+        "example:\n  edged serve --sim &\n  edged call hello name=Ada\n"
+    )
+
+
+def _unknown(verb: str) -> str:
+    from edged.yamlio import nearest
+
+    if verb.startswith("-"):
+        return f"unknown option {verb!r}: the verb comes first, then its options; see edged --help"
+    guess = nearest(verb, VERBS)
+    return f"unknown verb {verb!r}: " + (
+        f"did you mean {guess!r}?" if guess else "see edged --help"
+    )

@@ -1,0 +1,48 @@
+"""`edged check-tool`: what is wrong with a tool directory, before anything runs."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import msgspec
+
+from edged.cli import FAILED, show
+from edged.cli.parser import Parser, add_json
+from edged.toolmd.check import Finding, check
+
+EXAMPLE = "edged check-tool ./my_tool"
+
+
+def options(parser: Parser) -> None:
+    """Add the verb's options."""
+    parser.add_argument("directories", metavar="DIR", nargs="+", help="a directory with a TOOL.md")
+    add_json(parser)
+
+
+def run(args: Any) -> int:
+    """Run the verb; returns the exit code."""
+    found = {directory: check(directory) for directory in args.directories}
+    findings = [one for some in found.values() for one in some]
+    if args.json:
+        show.json([msgspec.to_builtins(one) for one in findings])
+    else:
+        for directory, some in found.items():
+            for one in some:
+                show.out(_line(one))
+            if not some:
+                show.out(f"{directory}: nothing to mend")
+    return FAILED if any(one.severity == "error" for one in findings) else 0
+
+
+def _line(one: Finding) -> str:
+    place = f"{_near(one.file)}:{one.line}" if one.line else _near(one.file)
+    colour = "red" if one.severity == "error" else "yellow"
+    remedy = f": {one.remedy}" if one.remedy else ""
+    return f"{place}: {show.paint(one.severity, colour)}: {show.safe(one.reason + remedy)}"
+
+
+def _near(path: str) -> str:
+    """A path as short as it can be said from here."""
+    relative = os.path.relpath(path)
+    return path if relative.startswith("..") else relative

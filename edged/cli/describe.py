@@ -1,0 +1,97 @@
+"""`edged describe`: one tool, whole."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from edged.cli import show
+from edged.cli.parser import Parser, add_connection, add_json, connect
+
+EXAMPLE = "edged describe hello"
+
+
+def options(parser: Parser) -> None:
+    """Add the verb's options."""
+    parser.add_argument("name", metavar="NAME", help="a tool")
+    add_json(parser)
+    add_connection(parser)
+
+
+def run(args: Any) -> int:
+    """Run the verb; returns the exit code."""
+    found = connect(args).request("edged/describe", {"name": args.name})
+    if args.json:
+        show.json(found)
+        return 0
+    label = f" ({found['label']})" if found["label"] != found["name"] else ""
+    show.out(show.paint(show.one_line(found["name"] + label), "bold"))
+    # What follows in it is the body's beginning, which is printed below.
+    show.out(show.safe(found["description"].partition("\n\n")[0]))
+    show.out("")
+    show.facts(_facts(found))
+    _inputs(found["schema"])
+    if found["body"].strip():
+        show.out("")
+        show.out(show.safe(found["body"].strip("\n")))
+    return 0
+
+
+def _facts(found: dict[str, Any]) -> list[tuple[str, str]]:
+    status = found["status"]
+    if found["reason_code"]:
+        status += f" ({found['reason_code']})"
+    rows = [
+        ("status", status),
+        ("problem", found["problem"]),
+        ("category", found["category"]),
+        ("source", found["source"]),
+        ("version", str(found["version"]) if found["version"] else ""),
+        ("warnings", "\n".join(found["warnings"])),
+        ("sandbox", found["sandbox"]),
+    ]
+    permissions = found["permissions"]
+    return rows + (_permissions(permissions) if permissions else [])
+
+
+def _permissions(given: dict[str, Any]) -> list[tuple[str, str]]:
+    rows = [
+        ("network", "yes" if given["network"] else "no"),
+        ("time", f"{given['timeout_s']:g} s"),
+        ("memory", show.size(given["memory_max"]) if given["memory_max"] else ""),
+    ]
+    for name in ("devices", "calls", "env", "resources"):
+        value = given[name]
+        rows.append((name, value if isinstance(value, str) else ", ".join(value)))
+    return rows
+
+
+def _inputs(schema: dict[str, Any]) -> None:
+    properties = schema.get("properties", {})
+    if not properties:
+        return
+    required = schema.get("required", [])
+    rows = []
+    for name, one in properties.items():
+        need = "required" if name in required else "optional"
+        if one.get("default") is not None:
+            need = f"default {one['default']}"
+        rows.append((name, kind(one), need, one.get("description", "")))
+    show.out("")
+    # Descriptions are not cut here: this is the place to read them.
+    columns = show.Columns(("INPUT", "TYPE", "", "DESCRIPTION"), rows)
+    show.out(columns.header())
+    for row in rows:
+        for line in columns.lines(row):
+            show.out(line)
+
+
+def kind(schema: dict[str, Any]) -> str:
+    """The type of an input as people write it."""
+    if "enum" in schema:
+        return "|".join(map(str, schema["enum"]))
+    named = schema.get("type", "")
+    if isinstance(named, list):
+        return "|".join(map(str, named))
+    if not named:
+        return "|".join(kind(one) for one in schema.get("anyOf", ())) or "any"
+    return str(named)

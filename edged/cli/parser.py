@@ -1,0 +1,122 @@
+"""The option parser of one verb: help within 80 columns, faults in edged's own form."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from edged import paths
+from edged.cli import UsageError
+from edged.client import Client, SocketClient
+
+WIDTH = 80
+
+
+class _Formatter(argparse.RawDescriptionHelpFormatter):
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=26, width=WIDTH - 1)
+
+
+class Parser(argparse.ArgumentParser):
+    """One verb's arguments."""
+
+    def __init__(self, verb: str, summary: str, example: str) -> None:
+        super().__init__(
+            prog=f"edged {verb}",
+            description=f"{summary[0].upper()}{summary[1:]}.",
+            epilog="example:\n" + "\n".join(f"  {line}" for line in example.splitlines()),
+            formatter_class=_Formatter,
+            allow_abbrev=False,
+        )
+
+    def parse(self, args: Sequence[str]) -> argparse.Namespace:
+        """Parse; an unknown option is answered with the nearest one.
+
+        Raises:
+            UsageError: the command line is wrong.
+        """
+        known, rest = self.parse_known_args(args)
+        if rest:
+            self.error(self._unknown(rest))
+        return known
+
+    def error(self, message: str) -> NoReturn:
+        """Refuse the command line.
+
+        Raises:
+            UsageError: always.
+        """
+        raise UsageError(f"{message}: see {self.prog} --help")
+
+    def _unknown(self, rest: list[str]) -> str:
+        from edged.yamlio import nearest
+
+        word = next((w for w in rest if w.startswith("-")), rest[0])
+        options = [s for a in self._actions for s in a.option_strings]
+        guess = nearest(word.partition("=")[0], options) if word.startswith("-") else ""
+        hint = f", did you mean {guess}?" if guess else ""
+        return f"what is {word!r}{hint}"
+
+
+def positive(text: str) -> float:
+    """The type of an option in seconds."""
+    value = float(text)
+    if not 0 < value <= 86_400:
+        raise argparse.ArgumentTypeError(f"{text} is not from 0 to 86400 seconds")
+    return value
+
+
+def count(text: str) -> int:
+    """The type of an option that counts."""
+    value = int(text)
+    if value < 0:
+        raise argparse.ArgumentTypeError(f"{text} is below 0")
+    return value
+
+
+def add_json(parser: Parser) -> None:
+    """The option of every verb that lists something."""
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def add_connection(parser: Parser) -> None:
+    """The options of every verb that asks a daemon."""
+    group = parser.add_argument_group("which daemon")
+    group.add_argument("--socket", metavar="PATH", help="its socket (EDGED_SOCKET)")
+    group.add_argument("--url", help="its HTTP address instead (EDGED_URL, with EDGED_TOKEN)")
+    group.add_argument("--token-file", metavar="FILE", help="the token for --url")
+
+
+def connect(args: Any) -> Client:
+    """The daemon that the arguments or the environment name.
+
+    Raises:
+        NoDaemonError: none answers there.
+        UsageError: no token for a URL.
+    """
+    url = args.url or ("" if args.socket else os.environ.get("EDGED_URL", ""))
+    if not url:
+        return SocketClient(args.socket or paths.client_socket())
+    if args.socket:
+        raise UsageError("--socket and --url: name one of them")
+    from edged.webclient import WebClient
+
+    return WebClient(url, _token(args.token_file))
+
+
+def _token(file: str | None) -> str:
+    if file is None:
+        token = os.environ.get("EDGED_TOKEN", "")
+        if not token:
+            raise UsageError("a URL needs a token: give --token-file or set EDGED_TOKEN")
+        return token
+    try:
+        if file == "-":
+            return sys.stdin.readline().strip()
+        with open(file, encoding="utf-8") as opened:
+            return opened.read().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"--token-file {file}: {getattr(error, 'strerror', error)}") from None

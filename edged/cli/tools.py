@@ -1,0 +1,102 @@
+"""`edged tools`: what can be called, and why the rest cannot."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from edged.cli import UsageError, show
+from edged.cli.parser import Parser, add_connection, add_json, connect
+
+EXAMPLE = "edged tools --all\nedged tools --format anthropic > tools.json"
+FORMATS = ("text", "mcp", "openai", "openai-responses", "anthropic")
+SOURCE_MAX = 32
+STATUS_COLOURS = {"enabled": "green", "disabled": "yellow", "blocked": "red"}
+
+
+def options(parser: Parser) -> None:
+    """Add the verb's options."""
+    parser.add_argument(
+        "--all", action="store_true", help="also hidden, disabled, blocked and shadowed ones"
+    )
+    parser.add_argument(
+        "--format", choices=FORMATS, default="text", help="definitions for a provider, as JSON"
+    )
+    switch = parser.add_mutually_exclusive_group()
+    switch.add_argument("--enable", metavar="NAME", help="switch a tool on (owners)")
+    switch.add_argument("--disable", metavar="NAME", help="switch a tool off (owners)")
+    add_json(parser)
+    add_connection(parser)
+
+
+def run(args: Any) -> int:
+    """Run the verb; returns the exit code."""
+    if args.format != "text" and args.all:
+        raise UsageError("--all and --format: providers are told of the usable tools only")
+    client = connect(args)
+    name = args.enable or args.disable
+    if name:
+        client.request("edged/tools/state", {"name": name, "enabled": bool(args.enable)})
+        state = "enabled" if args.enable else "disabled"
+        if args.json:
+            show.json({"name": name, "status": state})
+        else:
+            show.out(f"{name}: {state}")
+        return 0
+    if args.format != "text":
+        show.json(client.request("edged/definitions", {"format": args.format})["tools"])
+        return 0
+    rows = client.request("edged/tools/state")["tools"]
+    if not args.all:
+        rows = [r for r in rows if r["status"] == "enabled" and not r.get("hidden")]
+    if args.json:
+        show.json(rows)
+    elif args.all:
+        _with_reasons(rows)
+    else:
+        _usable(rows)
+    return 0
+
+
+def _usable(rows: list[dict[str, Any]]) -> None:
+    weak = any(_is_weak(r) for r in rows)
+    header = ("NAME", "SANDBOX", "DESCRIPTION") if weak else ("NAME", "DESCRIPTION")
+    show.table(header, [_usable_row(r, weak=weak) for r in rows])
+
+
+def _usable_row(row: dict[str, Any], *, weak: bool) -> tuple[str, ...]:
+    level = (row["sandbox"] if _is_weak(row) else "",) if weak else ()
+    # Its first paragraph: the rest is there for agents and for `describe`.
+    return (row["name"], *level, row["description"].partition("\n\n")[0])
+
+
+def _is_weak(row: dict[str, Any]) -> bool:
+    # Built-in tools run in the daemon and have no level.
+    return row.get("sandbox") not in ("", None, "full")
+
+
+def _with_reasons(rows: list[dict[str, Any]]) -> None:
+    columns = show.Columns(
+        ("NAME", "STATUS", "SOURCE", "ABOUT"), [_reason_row(row) for row in rows]
+    )
+    show.out(columns.header())
+    for row in rows:
+        show.out(columns.line(_reason_row(row), ("", STATUS_COLOURS.get(row["status"], ""))))
+        if row.get("problem"):
+            # Never cut: it says what to do.
+            show.out(f"    {show.one_line(row['problem'])}")
+
+
+def _reason_row(row: dict[str, Any]) -> tuple[str, ...]:
+    about = []
+    if row.get("hidden"):
+        about.append("hidden")
+    if row.get("reason_code"):
+        about.append(row["reason_code"])
+    if _is_weak(row):
+        about.append(f"sandbox: {row['sandbox']}")
+    return row["name"], row["status"], _end(row.get("source", "")), ", ".join(about)
+
+
+def _end(path: str) -> str:
+    """The end of a long path: its beginning is the same for all."""
+    return path if len(path) <= SOURCE_MAX else f"…{path[1 - SOURCE_MAX :]}"

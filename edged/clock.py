@@ -1,0 +1,38 @@
+"""Time, injected: nothing else in edged reads a clock.
+
+Intervals come from `monotonic`, wall time is aware UTC. The wall clock may jump
+(boards have no RTC battery); the monotonic one may not.
+"""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """What a part that needs time is handed."""
+
+    def monotonic(self) -> float:
+        """Seconds since an arbitrary start; never goes back."""
+
+    def now(self) -> float:
+        """Seconds since 1970-01-01 UTC; may jump."""
+
+
+class SystemClock:
+    """The machine's clocks; any thread."""
+
+    monotonic = staticmethod(time.monotonic)
+    now = staticmethod(time.time)
+
+
+def iso(seconds: float) -> str:
+    """RFC 3339 text in UTC with milliseconds.
+
+    Args:
+        seconds: since 1970-01-01 UTC.
+    """
+    text = datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+    return text.replace("+00:00", "Z")

@@ -1,0 +1,198 @@
+"""What every door offers beside calling: sessions, descriptions, switches, status.
+
+The doors translate their wire to these methods and back; rights are checked here.
+Loop thread only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+import msgspec
+
+from edged import __version__
+from edged.audit import Record
+from edged.dispatch import Dispatcher
+from edged.errors import DeniedError, Fault, InvalidArgumentsError
+from edged.identity import Caller
+from edged.registry import FORMATS, Format, Registry, Session, State
+from edged.services import Services
+from edged.tokens import Tokens
+from edged.tool import Permissions
+
+SESSIONS = 512
+"""Named and identity sessions kept; the one longest unused is dropped."""
+
+
+class Description(msgspec.Struct, frozen=True):
+    """One tool, whole (`edged describe`)."""
+
+    name: str
+    label: str
+    description: str
+    category: str
+    config_key: str
+    status: str
+    reason_code: str
+    problem: str
+    source: str
+    version: int
+    sandbox: str
+    permissions: Permissions | None
+    warnings: tuple[str, ...]
+    schema: dict[str, Any]
+    body: str
+
+
+class Catalogue(msgspec.Struct, frozen=True):
+    """How doors make sure that the TOOL.md tools are up to date.
+
+    Attributes:
+        fresh: `fresh(user)` looks for changes, at most once a second; None when
+            nothing needs waiting for, else what to wait for.
+        sync: copies seed tools; `sync(dry_run)`.
+        health: facts for `status`.
+    """
+
+    fresh: Callable[[str], asyncio.Future[None] | None]
+    sync: Callable[[bool], Awaitable[dict[str, Any]]]
+    health: Callable[[], dict[str, Any]]
+
+
+class Control:
+    """The daemon as its doors see it."""
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        catalogue: Catalogue,
+        tokens: Tokens,
+        *,
+        spawn: Callable[[Coroutine[Any, Any, None]], object],
+        listeners: Callable[[], list[str]],
+    ) -> None:
+        self.dispatcher = dispatcher
+        self.registry: Registry = dispatcher.registry
+        self.services: Services = dispatcher.services
+        self.catalogue = catalogue
+        self.tokens = tokens
+        self.spawn = spawn
+        self._listeners = listeners
+        self._sessions: dict[tuple[str, str], Session] = {}
+        self._started = self.services.clock.monotonic()
+
+    def session(self, caller: Caller) -> Session:
+        """The session of a caller that has no connection of its own to hold it."""
+        identity = not caller.session
+        key = (caller.user, caller.session)
+        session = self._sessions.pop(key, None)
+        if session is None:
+            if len(self._sessions) >= SESSIONS:
+                del self._sessions[next(iter(self._sessions))]
+            session = Session(caller.session, self.services.clock, by_clock=identity)
+        self._sessions[key] = session
+        return session
+
+    def describe(
+        self, caller: Caller, name: str, session: Session | None = None
+    ) -> Description:
+        """One tool with schema, permissions and body; disabled and blocked ones too.
+
+        Raises:
+            UnknownToolError: none of that name for the caller.
+        """
+        session = session or self.session(caller)
+        if caller.is_owner:
+            hidden = self.registry.view(caller.user).hidden
+            tool = hidden.get(name) or self.registry.find(caller.user, name, session)
+        else:
+            tool = self.registry.find(caller.user, name, session)
+        status, reason = self.registry.status(tool)
+        # A tool that cannot be read has no inputs to show.
+        schema = {} if reason == "invalid" else tool.schema
+        return Description(
+            tool.name,
+            tool.label,
+            tool.description,
+            tool.category,
+            tool.config_key,
+            status,
+            reason,
+            tool.problem,
+            tool.source,
+            tool.version,
+            tool.sandbox,
+            tool.permissions,
+            tool.warnings,
+            schema,
+            tool.body,
+        )
+
+    def states(self, caller: Caller) -> list[State]:
+        """The management list."""
+        return self.registry.states(caller.user)
+
+    def switch(self, caller: Caller, name: str, enabled: bool) -> None:
+        """Switch a tool on or off; stored before it is answered.
+
+        Raises:
+            DeniedError: not an owner.
+            NotFoundError: no such tool.
+            StoreError: it could not be stored, and nothing changed.
+        """
+        self.require_owner(caller, "switch tools")
+        switches = self.registry.switch(name, enabled, caller.user)
+        self.services.store.save("tool-switches", switches)
+        self.registry.set_switches(switches)
+
+    def definitions(self, caller: Caller, session: Session, form: str) -> bytes:
+        """All tools that an agent may be told of, for one provider: a JSON array."""
+        if form not in FORMATS:
+            known = ", ".join(FORMATS)
+            raise InvalidArgumentsError([Fault("format", f"must be one of {known}")])
+        kind: Format = form  # type: ignore[assignment]  # checked above
+        pages = self.registry.pages(caller.user, kind, session.promoted())
+        if len(pages) == 1:
+            return pages[0]
+        return b"[" + b",".join(page[1:-1] for page in pages) + b"]"
+
+    def log(self, caller: Caller, limit: int) -> list[Record]:
+        """The newest audit records: all for an owner, its own for an agent."""
+        return self.services.trail.recent(limit, None if caller.is_owner else caller.user)
+
+    def status(self, caller: Caller) -> dict[str, Any]:
+        """Health of every part."""
+        services = self.services
+        rows = self.registry.states(caller.user)
+        counts: dict[str, int] = {}
+        for row in rows:
+            counts[row.status] = counts.get(row.status, 0) + 1
+        return {
+            "version": __version__,
+            "uptime_s": round(services.clock.monotonic() - self._started, 1),
+            "user": caller.user,
+            "role": caller.role,
+            "data": services.data,
+            "listen": self._listeners(),
+            "calls_running": self.dispatcher.running,
+            "tools": counts,
+            "audit_lost": services.trail.lost,
+            "board": {
+                "sensors": {s.name: s.error or s.state for s in services.board.sensors},
+                "lines": {line.name: line.error or "ok" for line in services.board.lines},
+            },
+            **self.catalogue.health(),
+        }
+
+    @staticmethod
+    def require_owner(caller: Caller, act: str) -> None:
+        """Refuse what agents may not do.
+
+        Raises:
+            DeniedError: the caller is an agent.
+        """
+        if not caller.is_owner:
+            who = caller.peer or caller.user
+            raise DeniedError(f"only an owner may {act}; {who} is an agent")

@@ -1,0 +1,285 @@
+"""The composition root: configuration, services, tools, listeners; start and stop.
+
+One task group holds all of the daemon's tasks. It answers its first call before
+seeds are synced, tools are scanned or anything heavy is imported.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import signal
+from collections.abc import Coroutine
+from contextlib import AsyncExitStack
+from typing import Any, Self
+
+import msgspec
+
+from edged import log, paths, plugins, settings, systemd
+from edged.audit import Trail
+from edged.board import Board, sim_board
+from edged.catalogue import Catalogue
+from edged.clock import Clock, SystemClock
+from edged.config import Config, MediaSettings, seconds, size
+from edged.control import Control
+from edged.dispatch import Dispatcher
+from edged.errors import ConfigError, StoreError
+from edged.events import Events
+from edged.media import Bounds, Media
+from edged.registry import Registry
+from edged.services import Services
+from edged.settings import Loaded
+from edged.store import Store, make_directory
+from edged.tokens import Tokens
+from edged.transports.unix import Listener, bind
+
+SOCKET_UNIT_NAME = "agents"
+HTTP_UNIT_NAME = "http"
+SUBJECTS = ("discovery", "sensors", "gpio")
+"""Modules of `edged.tools` that are always there; `echo` needs its switch."""
+
+
+class Options(msgspec.Struct, frozen=True):
+    """What the command line says; None is unsaid."""
+
+    config: str | None = None
+    data: str | None = None
+    socket: str | None = None
+    http: str | None = None
+    sim: bool = False
+
+
+def serve(options: Options) -> int:
+    """Run the daemon in the foreground until SIGTERM or SIGINT; returns the exit code.
+
+    Raises:
+        ConfigError: it cannot start; the message says what to mend.
+    """
+    path = options.config or paths.config_file()
+    explicit = options.config is not None or "EDGED_CONFIG" in os.environ
+    loaded = settings.load(path, explicit=explicit)
+    if options.http is not None:
+        listen = [] if options.http == "off" else [options.http]
+        http = msgspec.structs.replace(loaded.config.http, listen=listen)
+        config = msgspec.structs.replace(loaded.config, http=http)
+        loaded = msgspec.structs.replace(loaded, config=config)
+    asyncio.run(_main(loaded, options))
+    return 0
+
+
+async def _main(loaded: Loaded, options: Options) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    data = os.path.abspath(options.data or paths.data_directory())
+    async with Daemon(loaded, data, sim=options.sim) as daemon:
+        await daemon.listen(options.socket or paths.socket_path())
+        systemd.notify("READY=1")
+        for line in daemon.greeting():
+            log.info(line)
+        daemon.watch()
+        await stop.wait()
+        systemd.notify("STOPPING=1")
+        log.info("stopping")
+
+
+class Daemon:
+    """All parts, wired; `async with` starts and stops them. Loop thread only."""
+
+    def __init__(
+        self, loaded: Loaded, data: str, *, sim: bool = False, clock: Clock | None = None
+    ) -> None:
+        self.config: Config = loaded.config
+        self.data = data
+        self._loaded = loaded
+        self._sim = sim
+        self._clock: Clock = clock or SystemClock()
+        self._stack = AsyncExitStack()
+        self._tasks = asyncio.TaskGroup()
+        self._spawned: set[asyncio.Task[None]] = set()
+        self._unix: Listener | None = None
+        self._sockets: list[str] = []
+        self._http: Any = None
+        self._lock = -1
+        self._flush_timer: asyncio.TimerHandle | None = None
+
+    async def __aenter__(self) -> Self:
+        self._take_data()
+        try:
+            await self._build()
+        except BaseException:
+            await self._stack.aclose()
+            os.close(self._lock)
+            raise
+        return self
+
+    async def _build(self) -> None:
+        config, clock = self.config, self._clock
+        state = Store(os.path.join(self.data, "state"))
+        trail = Trail(os.path.join(self.data, "audit"), clock, size(config.audit.size))
+        trail.on_first = self._flush_soon
+        self._trail = trail
+        board = sim_board(clock) if self._sim else Board({}, {}, {}, None, clock)
+        await self._stack.enter_async_context(board)
+        await self._stack.enter_async_context(self._tasks)
+        self.services = Services(
+            config,
+            clock,
+            self.data,
+            state,
+            Events(clock),
+            Media(self.data, clock, _bounds(config.media)),
+            trail,
+            board,
+            lambda caller, name: self.control.describe(caller, name),
+        )
+        self.registry = Registry(state.load("tool-switches", dict[str, bool], {}))
+        self._register()
+        dispatcher = Dispatcher(self.registry, self.services, self.spawn, self._loaded.secrets)
+        self.dispatcher = dispatcher
+        self.catalogue = Catalogue(
+            self._loaded, self.data, self.registry, dispatcher, self.services, self.spawn
+        )
+        tokens = Tokens(state, self.data, clock)
+        self.control = Control(
+            dispatcher,
+            self.catalogue.doors(),
+            tokens,
+            spawn=self.spawn,
+            listeners=self.addresses,
+        )
+        self.registry.on_change.append(
+            lambda: self.services.events.publish(
+                "tools.changed", "", {"version": self.registry.version}
+            )
+        )
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._unix is not None:
+            self._unix.close()
+        if self._http is not None:
+            self._http.close()
+        await self.dispatcher.drain(seconds(self.config.stop_grace))
+        await self.catalogue.close()
+        if self._unix is not None:
+            self._unix.close_peers()
+        if self._http is not None:
+            await self._http.close_connections()
+        for task in tuple(self._spawned):
+            task.cancel()
+        await self._stack.aclose()
+        if self._flush_timer is not None:
+            self._flush_timer.cancel()
+        self._trail.flush()
+        for path in self._sockets:
+            if os.path.exists(path):
+                os.unlink(path)
+        os.close(self._lock)
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Start a task of the daemon's group."""
+        task = self._tasks.create_task(work)
+        self._spawned.add(task)
+        task.add_done_callback(self._spawned.discard)
+        return task
+
+    async def listen(self, socket_path: str) -> None:
+        """Open the doors.
+
+        Raises:
+            ConfigError: an address is taken or cannot be used.
+        """
+        given = systemd.listening()
+        unix = given.get(SOCKET_UNIT_NAME, [])
+        listener = Listener(self.control, self.config)
+        if unix:
+            sock = unix[0]
+            self._socket_path = str(sock.getsockname())
+        else:
+            sock = bind(socket_path, self.config.socket.group)
+            self._socket_path = socket_path
+            self._sockets.append(socket_path)
+        self._unix = listener
+        await listener.start(sock)
+        if self.config.http.listen or HTTP_UNIT_NAME in given:
+            from edged.transports.http import HttpListener  # noqa: PLC0415  only where configured
+
+            self.control.tokens.ensure_first()
+            self._http = HttpListener(self.control, self.config)
+            await self._http.start(given.get(HTTP_UNIT_NAME, []))
+        self.catalogue.start()
+
+    def addresses(self) -> list[str]:
+        """Where the daemon listens."""
+        http = self._http.addresses() if self._http is not None else []
+        return [f"unix:{self._socket_path}", *http]
+
+    def greeting(self) -> list[str]:
+        """What `edged serve` prints."""
+        lines = [f"listening on {', '.join(self.addresses())}"]
+        if self._http is not None:
+            lines.append(f"HTTP token: {self.control.tokens.first}")
+        if self._sim:
+            lines.append("the board is simulated (--sim)")
+        if self.config.sandbox == "none":
+            lines.append("WARNING: sandbox: none: tools run without a sandbox")
+        return lines
+
+    def watch(self) -> None:
+        """Feed systemd's watchdog from the loop that serves calls."""
+        interval = systemd.watchdog_s()
+        if interval:
+            self.spawn(_feed_watchdog(interval))
+
+    def _register(self) -> None:
+        names = [*SUBJECTS]
+        echo = self._loaded.tools.get("echo")
+        if echo is not None and echo.enabled is True:
+            names.append("echo")
+        for name in names:
+            for tool in plugins.load("edged.tools", name).TOOLS:
+                one = self._loaded.tools.get(tool.name)
+                if one is not None and one.enabled is False:
+                    tool = tool.switched_off()  # noqa: PLW2901  the same tool, off
+                self.registry.register(tool)
+
+    def _take_data(self) -> None:
+        """Own the data directory: one daemon at a time."""
+        try:
+            make_directory(self.data, 0o755)
+            path = os.path.join(self.data, "lock")
+            self._lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            reason = f"another daemon uses {self.data}: stop it, or use --data"
+            raise ConfigError(reason) from None
+        except StoreError as error:
+            raise ConfigError(f"{error}: choose another with --data or DATA_PATH") from None
+        except OSError as error:
+            reason = f"{self.data} cannot be used: {error.strerror}: choose another with --data"
+            raise ConfigError(reason) from None
+
+    def _flush_soon(self) -> None:
+        """Write the audit trail in batches; no timer runs when there is nothing to write."""
+        interval = seconds(self.config.audit.interval)
+        self._flush_timer = asyncio.get_running_loop().call_later(interval, self._flush)
+
+    def _flush(self) -> None:
+        self._flush_timer = None
+        self._trail.flush()
+
+
+async def _feed_watchdog(interval: float) -> None:
+    while True:
+        systemd.notify("WATCHDOG=1")
+        await asyncio.sleep(interval)
+
+
+def _bounds(media: MediaSettings) -> Bounds:
+    return Bounds(
+        item_max=size(media.item), total_max=size(media.total), age_max_s=seconds(media.age)
+    )
+
+

@@ -1,0 +1,362 @@
+"""The one call path: decode, authorise, validate, run, normalise, redact, audit.
+
+Each door hands `start` a caller, a name and raw arguments; nothing else runs a
+tool. A plain function finishes before `start` returns; everything else becomes
+one task, and its deadline is set here. Loop thread only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import traceback
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+import msgspec
+
+from edged import arguments, log, results
+from edged.audit import Record, bounded
+from edged.clock import iso
+from edged.errors import (
+    BusyError,
+    DeniedError,
+    EdgedError,
+    InvalidArgumentsError,
+    ToolUnavailableError,
+)
+from edged.identity import Caller
+from edged.registry import Registry, Session
+from edged.results import Block, Result
+from edged.services import Services
+from edged.tool import Context, Tool
+
+MAX_DEPTH = 4
+"""How deep tools may call tools."""
+
+Update = Callable[[list[Block]], None]
+StartTask = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
+
+
+class Call:
+    """One accepted call: its result, or the task that makes it."""
+
+    __slots__ = (
+        "_on_done",
+        "caller",
+        "cancelled",
+        "id",
+        "masked",
+        "name",
+        "on_update",
+        "raw",
+        "result",
+        "session",
+        "started",
+        "task",
+        "tool",
+    )
+
+    def __init__(self, call_id: str, caller: Caller, session: Session | None, name: str) -> None:
+        self.id = call_id
+        self.caller = caller
+        self.session = session
+        self.name = name
+        self.raw = b""
+        self.tool: Tool | None = None
+        self.started = 0.0
+        self.result: Result | None = None
+        self.cancelled = False
+        self.task: asyncio.Task[None] | None = None
+        self.on_update: Update | None = None
+        self.masked: tuple[str, ...] = ()
+        self._on_done: Callable[[Call], None] | None = None
+
+    @property
+    def done(self) -> bool:
+        """Whether it has ended: with `result`, or `cancelled`."""
+        return self.result is not None or self.cancelled
+
+    def when_done(self, callback: Callable[[Call], None]) -> None:
+        """Call back once at the end; at once when it has ended."""
+        if self.done:
+            callback(self)
+        else:
+            self._on_done = callback
+
+    def cancel(self) -> None:
+        """End it: its process tree dies, no result comes."""
+        if self.task is not None and not self.done:
+            self.task.cancel()
+
+    async def wait(self) -> Result:
+        """The result.
+
+        Raises:
+            asyncio.CancelledError: the call, or the waiter, was cancelled; a
+                cancelled waiter cancels the call.
+        """
+        if not self.done and self.task is not None:
+            try:
+                await asyncio.wait([self.task])
+            except asyncio.CancelledError:
+                self.cancel()
+                raise
+        if self.result is None:
+            raise asyncio.CancelledError
+        return self.result
+
+    def finish(self) -> None:
+        """Tell who waits; the dispatcher's."""
+        callback, self._on_done = self._on_done, None
+        if callback is not None:
+            callback(self)
+
+
+class Dispatcher:
+    """Runs tools for callers."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        services: Services,
+        start_task: StartTask,
+        secrets: tuple[str, ...] = (),
+    ) -> None:
+        """A dispatcher.
+
+        Args:
+            registry: which tools there are.
+            services: what tools are handed.
+            start_task: the daemon's task group.
+            secrets: values that are masked in everything that comes out.
+        """
+        self.registry = registry
+        self.services = services
+        self._start_task = start_task
+        self._secrets = secrets
+        self._prefix = os.urandom(4).hex()
+        self._count = 0
+        self._running: set[Call] = set()
+        self._draining = False
+        self._ready: asyncio.Event | None = None
+
+    @property
+    def running(self) -> int:
+        """Calls in flight."""
+        return len(self._running)
+
+    def start(
+        self,
+        caller: Caller,
+        session: Session | None,
+        name: str,
+        raw: bytes,
+        *,
+        timeout_s: float | None = None,
+        on_update: Update | None = None,
+    ) -> Call:
+        """Accept one call.
+
+        Args:
+            caller: who calls.
+            session: scope of promotions; None has none.
+            name: the tool's.
+            raw: JSON of the arguments; empty for none.
+            timeout_s: never longer than the tool's own.
+            on_update: gets each update until the end.
+
+        Raises:
+            UnknownToolError, DeniedError, ToolUnavailableError, BusyError,
+            InvalidArgumentsError: it was refused, and audited as such.
+        """
+        self._count += 1
+        call = Call(f"{self._prefix}-{self._count}", caller, session, name)
+        call.raw = raw
+        call.started = self.services.clock.monotonic()
+        try:
+            params = self._accept(call)
+        except EdgedError as error:
+            self._audit(call, error.code, str(error))
+            raise
+        tool = call.tool
+        assert tool is not None  # noqa: S101  _accept sets it
+        call.on_update = on_update
+        call.masked = self._secrets
+        if tool.sensitive:
+            call.masked += arguments.secret_values(tool, params)
+        limit = tool.timeout_s if timeout_s is None else min(timeout_s, tool.timeout_s)
+        if session is not None:
+            session.call_started()
+        self.services.events.publish(
+            "call.start", caller.user, {"call_id": call.id, "tool": name, "door": caller.door}
+        )
+        self._run(call, tool, params, limit)
+        return call
+
+    def _accept(self, call: Call) -> msgspec.Struct:
+        if self._draining:
+            raise BusyError("edged is stopping and takes no new calls")
+        caller, name = call.caller, call.name
+        if caller.allowed is not None and name not in caller.allowed:
+            raise DeniedError(
+                f"this tool may not call {name!r}: add it to `calls:` in its TOOL.md"
+            )
+        if caller.depth > MAX_DEPTH:
+            raise DeniedError(f"tools called tools {MAX_DEPTH} deep: {name!r} is not called")
+        tool = self.registry.find(caller.user, name, call.session)
+        if tool.renew is not None and tool.renew():
+            tool = self.registry.find(caller.user, name, call.session)
+        call.tool = tool
+        status, reason = self.registry.status(tool)
+        if status != "enabled":
+            remedy = tool.problem or f"the owner can switch it on: edged tools --enable {name}"
+            raise ToolUnavailableError(name, status, reason, remedy)
+        return arguments.decode(tool, call.raw)
+
+    def _run(self, call: Call, tool: Tool, params: msgspec.Struct, limit: float) -> None:
+        context = Context(
+            call.caller,
+            call.session,
+            call.id,
+            limit,
+            lambda content: self._update(call, content),
+            self.services,
+            lambda name, raw: self._inner(call, name, raw),
+            lambda names, turns: self._promote(call, names, turns),
+        )
+        try:
+            outcome = tool.run(params, context)
+        except Exception as error:  # noqa: BLE001  a tool may raise anything
+            self._end(call, *_failed(tool, error))
+            return
+        if type(outcome) is Result and (not tool.cut or results.is_small(outcome)):
+            self._end(call, outcome, "error" if outcome.is_error else "ok")
+            return
+        self._running.add(call)
+        call.task = self._start_task(self._await(call, tool, outcome, limit))
+
+    async def _await(
+        self, call: Call, tool: Tool, outcome: Result | Awaitable[Result], limit: float
+    ) -> None:
+        code = "ok"
+        try:
+            if not isinstance(outcome, Result):
+                async with asyncio.timeout(None if tool.own_deadline else limit):
+                    outcome = await outcome
+            if outcome.is_error:
+                code = "error"
+            if tool.cut and not results.is_small(outcome):
+                results.mask_result(outcome, call.masked)
+                outcome = await asyncio.to_thread(self._normalise, call, tool, outcome)
+        except TimeoutError as error:
+            if isinstance(error, EdgedError):
+                outcome, code = _failed(tool, error)
+            else:
+                outcome, code = results.failure(f"timed out after {limit:g} s"), "timeout"
+        except asyncio.CancelledError:
+            call.cancelled = True
+            self._end(call, None, "cancelled")
+            raise
+        except Exception as error:  # noqa: BLE001  a tool may raise anything
+            outcome, code = _failed(tool, error)
+        self._end(call, outcome, code)
+
+    def _normalise(self, call: Call, tool: Tool, result: Result) -> Result:
+        def keep(data: bytes, mime: str, name: str) -> str:
+            return self.services.media.keep(call.caller.user, data, mime, name)
+
+        return results.normalise(result, keep, keep_end=tool.keep_end)
+
+    def _end(self, call: Call, result: Result | None, code: str) -> None:
+        self._running.discard(call)
+        ended = self.services.clock.monotonic()
+        duration = round((ended - call.started) * 1000, 3)
+        if result is not None:
+            if call.masked:
+                results.mask_result(result, call.masked)
+            results.complete(result)
+            result.call_id = call.id
+            result.duration_ms = duration
+            call.result = result
+        if call.session is not None:
+            call.session.call_ended()
+        detail = ""
+        if result is not None and result.is_error:
+            detail = result.for_llm[:200]
+        self._audit(call, code, detail, duration)
+        self.services.events.publish(
+            "call.end",
+            call.caller.user,
+            {"call_id": call.id, "tool": call.name, "outcome": code, "duration_ms": duration},
+        )
+        call.finish()
+
+    def _update(self, call: Call, content: list[Block]) -> None:
+        if call.done or call.on_update is None:
+            return
+        if call.masked:
+            content = results.mask_result(Result(content), call.masked).content
+        call.on_update(content)
+
+    async def _inner(self, outer: Call, name: str, raw: bytes) -> Result:
+        """A tool runs another tool: the same path again, one deeper."""
+        caller = msgspec.structs.replace(outer.caller, depth=outer.caller.depth + 1)
+        return await self.start(caller, outer.session, name, raw).wait()
+
+    def _promote(self, call: Call, names: list[str], turns: int) -> None:
+        if call.session is not None:
+            known = self.registry.view(call.caller.user).hidden
+            call.session.promote([n for n in names if n in known], turns)
+
+    def _audit(self, call: Call, code: str, detail: str, duration: float | None = None) -> None:
+        services = self.services
+        caller, tool, raw = call.caller, call.tool, call.raw
+        now = services.clock.now()
+        if duration is None:
+            duration = round((services.clock.monotonic() - call.started) * 1000, 3)
+        for secret in call.masked:
+            detail = detail.replace(secret, results.MASK)
+
+        def make() -> Record:
+            kept = None
+            if tool is not None and code != InvalidArgumentsError.code:
+                kept = bounded(results.mask(arguments.without_sensitive(tool, raw), self._secrets))
+            return Record(
+                iso(now),
+                call.id,
+                caller.user,
+                caller.role,
+                caller.door,
+                call.name[:128],
+                code,
+                duration,
+                caller.peer,
+                caller.session,
+                tool.source if tool is not None else "",
+                detail[:300],
+                kept,
+            )
+
+        services.trail.add(make)
+
+    async def drain(self, grace_s: float) -> None:
+        """Refuse new calls, let running ones end within `grace_s`, then cancel the rest."""
+        self._draining = True
+        tasks = [c.task for c in self._running if c.task is not None]
+        if tasks:
+            await asyncio.wait(tasks, timeout=grace_s)
+        for call in tuple(self._running):
+            call.cancel()
+        tasks = [c.task for c in self._running if c.task is not None]
+        if tasks:
+            await asyncio.wait(tasks, timeout=grace_s)
+
+
+def _failed(tool: Tool, error: Exception) -> tuple[Result, str]:
+    if isinstance(error, EdgedError):
+        return results.failure(str(error)), error.code
+    place = traceback.extract_tb(error.__traceback__)[-1:]
+    where = f" at {place[0].filename}:{place[0].lineno}" if place else ""
+    log.error(f"tool {tool.name} raised {type(error).__name__}: {error}{where}")
+    return results.failure(f"{type(error).__name__}: {error}"), "internal"

@@ -1,0 +1,87 @@
+"""What happened, for those who watch: a ring of the last events and its subscribers.
+
+Bounded on both sides: the ring keeps 1,000 events, a subscriber that does not
+read loses the oldest and is told so by a `gap` event. Loop thread only.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from edged.clock import Clock, iso
+
+KEPT = 1000
+
+
+class Event(msgspec.Struct, frozen=True, gc=False):
+    """One event.
+
+    Attributes:
+        id: rises by one; starts anew with the daemon.
+        kind: `call.start`, `call.update`, `call.end`, `tools.changed`, `gap`, …
+        time: RFC 3339, UTC.
+        user: whose it is; owners see all. Empty: everyone's.
+        data: facts of the event, without sensitive values.
+    """
+
+    id: int
+    kind: str
+    time: str
+    user: str
+    data: dict[str, Any]
+
+
+class Events:
+    """The daemon's event bus."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._ring: deque[tuple[int, float, str, str, dict[str, Any]]] = deque(maxlen=KEPT)
+        self._listeners: dict[int, Callable[[Event], None]] = {}
+        self._next_listener = 0
+        self.last_id = 0
+
+    def publish(self, kind: str, user: str, data: dict[str, Any]) -> None:
+        """Record an event and hand it to every subscriber."""
+        self.last_id += 1
+        row = (self.last_id, self._clock.now(), kind, user, data)
+        self._ring.append(row)
+        if self._listeners:
+            event = _event(row)
+            for listener in tuple(self._listeners.values()):
+                listener(event)
+
+    def subscribe(self, listener: Callable[[Event], None]) -> Callable[[], None]:
+        """Call `listener` for each event from here on; returns the way to stop it."""
+        key = self._next_listener
+        self._next_listener += 1
+        self._listeners[key] = listener
+        return lambda: self._listeners.pop(key, None) and None
+
+    def since(self, last_id: int) -> list[Event]:
+        """The kept events after `last_id`, led by a `gap` event when some are gone."""
+        rows = [row for row in self._ring if row[0] > last_id]
+        events = [_event(row) for row in rows]
+        oldest = self._ring[0][0] if self._ring else self.last_id + 1
+        if last_id > self.last_id or (last_id and last_id + 1 < oldest):
+            events.insert(0, self.gap(last_id, oldest))
+        return events
+
+    def gap(self, last_id: int, oldest: int) -> Event:
+        """The event that says that events between two ids are gone."""
+        data = {"after": last_id, "next": oldest}
+        return Event(min(last_id, self.last_id), "gap", iso(self._clock.now()), "", data)
+
+
+def _event(row: tuple[int, float, str, str, dict[str, Any]]) -> Event:
+    number, time, kind, user, data = row
+    return Event(number, kind, iso(time), user, data)
+
+
+def visible(event: Event, user: str, *, owner: bool) -> bool:
+    """Whether a caller may see an event: its own, everyone's, or any for an owner."""
+    return owner or not event.user or event.user == user

@@ -1,0 +1,155 @@
+"""JSON-RPC 2.0 messages, sans I/O: bytes in, typed messages out, bytes out.
+
+Knows no sockets and no methods. An `id` is kept as the very bytes that came, so
+that the reply echoes it to the letter. Source: JSON-RPC 2.0; batches are refused
+(MCP since 2025-06-18).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import msgspec
+
+from edged.errors import RemoteProtocolError
+
+MAX_LINE = 16 << 20
+"""Bytes of one message (contract, section 5)."""
+
+PARSE_ERROR = -32700
+INVALID_REQUEST = -32600
+METHOD_NOT_FOUND = -32601
+INVALID_PARAMS = -32602
+INTERNAL_ERROR = -32603
+
+_ID_START = frozenset(b'"-0123456789')
+
+
+class _Envelope(msgspec.Struct, gc=False):
+    jsonrpc: str = ""
+    id: msgspec.Raw = msgspec.Raw()
+    method: str | None = None
+    params: msgspec.Raw = msgspec.Raw()
+    result: msgspec.Raw = msgspec.Raw()
+    error: msgspec.Raw = msgspec.Raw()
+
+
+class Message(NamedTuple):
+    """One decoded message.
+
+    Attributes:
+        id: raw JSON of the id; empty for a notification.
+        method: empty for a response.
+        params: raw JSON, or empty bytes.
+    """
+
+    id: bytes
+    method: str
+    params: bytes
+
+
+_decode = msgspec.json.Decoder(_Envelope).decode
+_encode = msgspec.json.Encoder().encode
+
+
+def parse(line: bytes | bytearray | memoryview) -> Message:
+    """Decode one message.
+
+    Raises:
+        RemoteProtocolError: not JSON-RPC; `args[1]` is the error code and
+            `args[2]` the raw id where it could be read.
+    """
+    try:
+        envelope = _decode(line)
+    except msgspec.ValidationError as error:
+        raise RemoteProtocolError(f"not a JSON-RPC request: {error}", INVALID_REQUEST, b"") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise RemoteProtocolError(f"not JSON: {error}", PARSE_ERROR, b"") from None
+    except RecursionError:
+        raise RemoteProtocolError("JSON is nested too deeply", PARSE_ERROR, b"") from None
+    raw_id = bytes(envelope.id)
+    if raw_id and not _is_id(raw_id):
+        reason = "id must be a string or an integer"
+        raise RemoteProtocolError(reason, INVALID_REQUEST, b"")
+    if envelope.jsonrpc != "2.0":
+        raise RemoteProtocolError('"jsonrpc" must be "2.0"', INVALID_REQUEST, raw_id)
+    if envelope.method is None:
+        if raw_id and (envelope.result or envelope.error):
+            return Message(raw_id, "", b"")
+        raise RemoteProtocolError("no method", INVALID_REQUEST, raw_id)
+    params = bytes(envelope.params)
+    if params and params[0] not in b"{n":
+        raise RemoteProtocolError("params must be an object", INVALID_PARAMS, raw_id)
+    return Message(raw_id, envelope.method, b"" if params == b"null" else params)
+
+
+def _is_id(raw: bytes) -> bool:
+    first = raw[0]
+    return first in _ID_START and (first == 0x22 or not any(c in b".eE" for c in raw))
+
+
+def result(raw_id: bytes, value: Any) -> bytes:
+    """One response line; `value` is anything msgspec encodes, or encoded `Raw`."""
+    return b'{"jsonrpc":"2.0","id":%b,"result":%b}\n' % (raw_id, _encode(value))
+
+
+def error(raw_id: bytes, code: int, message: str, data: Any = None) -> bytes:
+    """One error line; an unreadable id is answered as null (JSON-RPC, section 5)."""
+    body: dict[str, Any] = {"code": code, "message": message}
+    if data is not None:
+        body["data"] = data
+    return b'{"jsonrpc":"2.0","id":%b,"error":%b}\n' % (raw_id or b"null", _encode(body))
+
+
+def notification(method: str, params: Any) -> bytes:
+    """One notification line."""
+    return _encode({"jsonrpc": "2.0", "method": method, "params": params}) + b"\n"
+
+
+class Lines:
+    """Splits a byte stream into lines; bounded.
+
+    A line longer than `limit` is dropped up to its end, so that the stream stays
+    in step, and reported once as None. One owner, any thread.
+    """
+
+    __slots__ = ("_buffer", "_limit", "_skipping")
+
+    def __init__(self, limit: int = MAX_LINE) -> None:
+        self._buffer = bytearray()
+        self._limit = limit
+        self._skipping = False
+
+    def feed(self, data: bytes) -> list[bytes | None]:
+        """Complete lines without their LF; blank ones are left out, None is an oversized one."""
+        if not self._buffer and not self._skipping and data.endswith(b"\n"):
+            # The common case: whole lines, nothing kept.
+            lines: list[bytes | None] = [x for x in data.split(b"\n") if x and not x.isspace()]
+            return lines if len(data) <= self._limit else self._bounded(lines)
+        self._buffer += data
+        if b"\n" not in data:
+            return self._overflow()
+        *parts, rest = bytes(self._buffer).split(b"\n")
+        self._buffer = bytearray(rest)
+        if self._skipping:
+            self._skipping = False
+            parts = parts[1:]
+        done = self._bounded([x for x in parts if x and not x.isspace()])
+        return done + self._overflow()
+
+    def end(self) -> list[bytes | None]:
+        """What is left at the end of the stream: a last line without LF."""
+        rest, self._buffer = bytes(self._buffer), bytearray()
+        return [rest] if rest and not rest.isspace() and not self._skipping else []
+
+    def _bounded(self, lines: list[Any]) -> list[bytes | None]:
+        return [x if x is not None and len(x) <= self._limit else None for x in lines]
+
+    def _overflow(self) -> list[bytes | None]:
+        if len(self._buffer) <= self._limit:
+            return []
+        self._buffer = bytearray()
+        if self._skipping:
+            return []
+        self._skipping = True
+        return [None]

@@ -1,0 +1,617 @@
+"""The server's side of one connection: JSON-RPC lines in, lines out, sans I/O.
+
+Speaks MCP's `initialize`-based revisions and the stateless one at once, bare
+requests, and edged's own methods (contract, section 5). Knows no sockets: a
+transport hands it lines and a way to send. Nothing is sent for a cancelled id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import msgspec
+
+from edged import __version__, jsonrpc
+from edged.audit import Record
+from edged.control import Control
+from edged.dispatch import Call
+from edged.errors import (
+    WIRE,
+    EdgedError,
+    Fault,
+    InvalidArgumentsError,
+    RemoteProtocolError,
+)
+from edged.events import Event, visible
+from edged.identity import Caller, Role
+from edged.registry import Session
+from edged.results import Block, Result, failure, joined
+
+LEGACY = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
+MODERN = "2026-07-28"
+UNSUPPORTED_VERSION = -32022
+META = "io.modelcontextprotocol/"
+SERVER = {"name": "edged", "title": "edged", "version": __version__}
+CAPABILITIES = {"tools": {"listChanged": True}}
+INSTRUCTIONS = (
+    "Tools of this board. tool_describe gives a tool's full documentation; "
+    "results name long outputs by media:// URLs."
+)
+LIST_TTL_MS = 1_000
+
+
+class _Meta(msgspec.Struct, frozen=True, gc=False):
+    progress_token: msgspec.Raw = msgspec.field(name="progressToken", default=msgspec.Raw())
+    version: str | None = msgspec.field(name=META + "protocolVersion", default=None)
+    capabilities: dict[str, Any] | None = msgspec.field(
+        name=META + "clientCapabilities", default=None
+    )
+    channel: str = msgspec.field(name="edged/channel", default="")
+    chat_id: str = msgspec.field(name="edged/chat_id", default="")
+    timeout_s: float | None = msgspec.field(name="edged/timeout", default=None)
+
+
+_NO_META = _Meta()
+
+
+class _Any(msgspec.Struct, gc=False):
+    """The part of params that every request shares."""
+
+    meta: _Meta = msgspec.field(name="_meta", default=_NO_META)
+
+
+class _CallParams(msgspec.Struct, gc=False):
+    name: str
+    arguments: msgspec.Raw = msgspec.Raw()
+    meta: _Meta = msgspec.field(name="_meta", default=_NO_META)
+
+
+class _ListParams(msgspec.Struct, gc=False):
+    cursor: str | None = None
+    meta: _Meta = msgspec.field(name="_meta", default=_NO_META)
+
+
+class _Initialize(msgspec.Struct, gc=False):
+    protocol_version: str = msgspec.field(name="protocolVersion", default=LEGACY[0])
+
+
+class _Cancelled(msgspec.Struct, gc=False):
+    request_id: msgspec.Raw = msgspec.field(name="requestId", default=msgspec.Raw())
+
+
+class _Name(msgspec.Struct):
+    name: str
+
+
+class _StateParams(msgspec.Struct):
+    name: str | None = None
+    enabled: bool | None = None
+
+
+class _Definitions(msgspec.Struct):
+    format: str = "mcp"
+
+
+class _LogParams(msgspec.Struct):
+    limit: int = 50
+    follow: bool = False
+
+
+class _EventParams(msgspec.Struct):
+    since: int | None = None
+
+
+class _SyncParams(msgspec.Struct):
+    dry_run: bool = False
+
+
+class _TokenParams(msgspec.Struct):
+    action: Literal["add", "list", "revoke"] = "list"
+    name: str = ""
+    user: str = "local"
+    role: Role = "agent"
+
+
+_any = msgspec.json.Decoder(_Any).decode
+_call_params = msgspec.json.Decoder(_CallParams).decode
+_encode = msgspec.json.Encoder().encode
+_encode_blocks = msgspec.json.Encoder().encode
+
+_MCP_METHODS = frozenset({"tools/list", "tools/call", "server/discover"})
+
+
+class _Request(msgspec.Struct, gc=False):
+    id: bytes
+    params: bytes
+    modern: bool
+
+
+class Connection:
+    """One peer. Loop thread only."""
+
+    def __init__(
+        self,
+        control: Control,
+        caller: Caller,
+        send: Callable[[bytes], None],
+        *,
+        congested: Callable[[], bool] = lambda: False,
+        on_idle: Callable[[], None] = lambda: None,
+    ) -> None:
+        """A connection.
+
+        Args:
+            control: the daemon.
+            caller: who is at the other end.
+            send: takes whole lines.
+            congested: whether the peer does not read; then updates and events are dropped.
+            on_idle: called when the last pending request was answered.
+        """
+        self._control = control
+        self._caller = caller
+        self._send = send
+        self._congested = congested
+        self._on_idle = on_idle
+        self._session: Session | None = None
+        self._initialized = False
+        self._calls: dict[bytes, Call] = {}
+        self._waiting: set[bytes] = set()
+        self._stops: list[Callable[[], None]] = []
+        self._lost_events = 0
+        self._watching: set[str] = set()
+        self._told = True
+
+    @property
+    def pending(self) -> int:
+        """Requests not answered yet."""
+        return len(self._calls) + len(self._waiting)
+
+    def receive(self, line: bytes | None) -> None:
+        """Handle one line; None is one that was too long."""
+        if line is None:
+            limit = jsonrpc.MAX_LINE >> 20
+            self._send(jsonrpc.error(b"", jsonrpc.INVALID_REQUEST, f"a line is over {limit} MiB"))
+            return
+        try:
+            message = jsonrpc.parse(line)
+        except RemoteProtocolError as error:
+            text, code, raw_id = error.args
+            self._send(jsonrpc.error(raw_id, code, text))
+            return
+        if message.method == "tools/call" and message.id:
+            self._tools_call(message.id, message.params)
+        elif message.method:
+            self._handle(message)
+
+    def close(self) -> None:
+        """The connection is gone: cancel its calls."""
+        for stop in self._stops:
+            stop()
+        self._stops.clear()
+        self._waiting.clear()
+        for call in tuple(self._calls.values()):
+            call.cancel()
+        self._calls.clear()
+
+    def tools_changed(self) -> None:
+        """Tell the peer that its list may differ; at most one notice until it lists again."""
+        if self._initialized and self._told:
+            self._told = False
+            self._send(jsonrpc.notification("notifications/tools/list_changed", {}))
+
+    # Requests -----------------------------------------------------------------------------
+
+    def _handle(self, message: jsonrpc.Message) -> None:
+        method, raw_id = message.method, message.id
+        if not raw_id:
+            self._notified(method, message.params)
+            return
+        if raw_id in self._calls or raw_id in self._waiting:
+            self._fail(raw_id, jsonrpc.INVALID_REQUEST, f"id {raw_id.decode()} is in use")
+            return
+        handler = _METHODS.get(method)
+        try:
+            modern = self._era(method, message.params)
+            if handler is None or (modern and method in _LEGACY_ONLY):
+                self._fail(raw_id, jsonrpc.METHOD_NOT_FOUND, f"no method {method[:100]!r}")
+                return
+            handler(self, _Request(raw_id, message.params, modern))
+        except (EdgedError, msgspec.ValidationError, msgspec.DecodeError) as error:
+            self._refuse(raw_id, error)
+
+    def _era(self, method: str, params: bytes) -> bool:
+        """Whether this is a request of the stateless revision."""
+        if b'"_meta"' not in params:
+            return method == "server/discover"
+        version = _any(params).meta.version
+        if version is None:
+            return method == "server/discover"
+        if version == MODERN or version in LEGACY:
+            return version == MODERN
+        raise _UnsupportedVersionError(version)
+
+    def _refuse(self, raw_id: bytes, error: Exception) -> None:
+        if isinstance(error, _UnsupportedVersionError):
+            data = {"supported": [MODERN, *LEGACY], "requested": error.version}
+            self._fail(raw_id, UNSUPPORTED_VERSION, str(error), data)
+        elif isinstance(error, EdgedError):
+            data = {"code": error.code, "retryable": error.retryable}
+            self._fail(raw_id, WIRE[error.code].jsonrpc, str(error), data)
+        else:
+            self._fail(raw_id, jsonrpc.INVALID_PARAMS, f"params: {error}")
+
+    def _fail(self, raw_id: bytes, code: int, text: str, data: Any = None) -> None:
+        self._send(jsonrpc.error(raw_id, code, text, data))
+
+    def _answer(self, request: _Request, value: dict[str, Any], *, listing: bool = False) -> None:
+        if request.modern:
+            value = {"resultType": "complete", **value}
+            if listing:
+                value |= {"ttlMs": LIST_TTL_MS, "cacheScope": "private"}
+            value["_meta"] = {META + "serverInfo": SERVER}
+        self._send(jsonrpc.result(request.id, value))
+
+    def _notified(self, method: str, params: bytes) -> None:
+        try:
+            if method == "notifications/cancelled":
+                raw = bytes(msgspec.json.decode(params, type=_Cancelled).request_id)
+                call = self._calls.pop(raw, None)
+                if call is not None:
+                    call.cancel()
+                    self._idle()
+            elif method == "edged/turn":
+                self._scope().turn()
+        except msgspec.DecodeError:
+            # A notification cannot be answered; a malformed one changes nothing.
+            return
+
+    def _scope(self) -> Session:
+        return self._session or self._control.session(self._caller)
+
+    def _idle(self) -> None:
+        if not self.pending:
+            self._on_idle()
+
+    # MCP ----------------------------------------------------------------------------------
+
+    def _initialize(self, request: _Request) -> None:
+        asked = msgspec.json.decode(request.params or b"{}", type=_Initialize).protocol_version
+        if self._session is None:
+            session = Session(self._caller.session, self._control.services.clock, by_clock=False)
+            session.changed = self.tools_changed
+            self._session = session
+        version = asked if asked in LEGACY else LEGACY[0]
+        self._initialized = True
+        self._answer(
+            request,
+            {
+                "protocolVersion": version,
+                "capabilities": CAPABILITIES,
+                "serverInfo": SERVER,
+                "instructions": INSTRUCTIONS,
+            },
+        )
+
+    def _discover(self, request: _Request) -> None:
+        self._answer(
+            request,
+            {
+                "supportedVersions": [MODERN, *LEGACY],
+                "capabilities": CAPABILITIES,
+                "serverInfo": SERVER,
+                "instructions": INSTRUCTIONS,
+            },
+            listing=True,
+        )
+
+    def _ping(self, request: _Request) -> None:
+        self._answer(request, {})
+
+    def _tools_list(self, request: _Request) -> None:
+        params = msgspec.json.decode(request.params or b"{}", type=_ListParams)
+        index = _page(params.cursor)
+        self._when_fresh(request.id, lambda: self._send_page(request, index))
+
+    def _send_page(self, request: _Request, index: int) -> None:
+        self._told = True
+        # The stateless revision's list never varies by what a session did.
+        promoted = frozenset[str]()
+        if self._session is not None and not request.modern:
+            promoted = self._session.promoted()
+        pages = self._control.registry.pages(self._caller.user, "mcp", promoted)
+        if index >= len(pages):
+            self._fail(request.id, jsonrpc.INVALID_PARAMS, "cursor: there is no such page")
+            return
+        value: dict[str, Any] = {"tools": msgspec.Raw(pages[index])}
+        if index + 1 < len(pages):
+            value["nextCursor"] = f"p{index + 1}"
+        self._answer(request, value, listing=True)
+
+    def _tools_call(self, raw_id: bytes, raw: bytes) -> None:
+        try:
+            params = _call_params(raw)
+            if raw_id in self._calls or raw_id in self._waiting:
+                reason = f"id {raw_id.decode()} is in use"
+                raise RemoteProtocolError(reason)
+            modern = params.meta.version is not None and self._era("tools/call", raw)
+            if params.name in self._control.registry.view(self._caller.user).tools:
+                self._start(raw_id, params, modern)
+            else:
+                # Perhaps the tool is new: look again before it is unknown.
+                self._when_fresh(raw_id, lambda: self._start_safely(raw_id, params, modern))
+        except (EdgedError, msgspec.DecodeError) as error:
+            self._refuse(raw_id, error)
+
+    def _start_safely(self, raw_id: bytes, params: _CallParams, modern: bool) -> None:
+        try:
+            self._start(raw_id, params, modern)
+        except EdgedError as error:
+            self._refuse(raw_id, error)
+
+    def _start(self, raw_id: bytes, params: _CallParams, modern: bool) -> None:
+        meta = params.meta
+        caller = self._caller
+        if meta.channel or meta.chat_id:
+            caller = msgspec.structs.replace(caller, channel=meta.channel, chat_id=meta.chat_id)
+        token = bytes(meta.progress_token)
+        on_update = None
+        if token and token[0] in b'"-0123456789':
+            on_update = _Progress(self, token).send
+        try:
+            call = self._control.dispatcher.start(
+                caller,
+                self._scope(),
+                params.name,
+                bytes(params.arguments),
+                timeout_s=meta.timeout_s,
+                on_update=on_update,
+            )
+        except InvalidArgumentsError as error:
+            self._send_result(raw_id, failure(str(error)), modern)
+            return
+        if call.result is not None:
+            self._send_result(raw_id, call.result, modern)
+            return
+        self._calls[raw_id] = call
+        call.when_done(lambda done: self._ended(raw_id, done, modern))
+
+    def _ended(self, raw_id: bytes, call: Call, modern: bool) -> None:
+        if self._calls.get(raw_id) is call:
+            del self._calls[raw_id]
+            if call.result is not None:
+                self._send_result(raw_id, call.result, modern)
+            else:
+                # Cancelled by the daemon (it stops), not by the peer.
+                self._fail(raw_id, jsonrpc.INTERNAL_ERROR, "the call was cancelled")
+            self._idle()
+
+    def _send_result(self, raw_id: bytes, result: Result, modern: bool) -> None:
+        self._send(
+            b'{"jsonrpc":"2.0","id":%b,"result":%b}\n' % (raw_id, mcp_result(result, modern))
+        )
+
+    def _when_fresh(self, raw_id: bytes, then: Callable[[], None]) -> None:
+        """Act once the caller's tools are known to be up to date."""
+        waits = self._control.catalogue.fresh(self._caller.user)
+        if waits is None:
+            then()
+            return
+        self._waiting.add(raw_id)
+
+        def done(_: object) -> None:
+            if raw_id in self._waiting:
+                self._waiting.discard(raw_id)
+                then()
+                self._idle()
+
+        waits.add_done_callback(done)
+
+    # edged's own --------------------------------------------------------------------------
+
+    def _status(self, request: _Request) -> None:
+        self._answer(request, self._control.status(self._caller))
+
+    def _turn(self, request: _Request) -> None:
+        self._scope().turn()
+        self._answer(request, {})
+
+    def _describe(self, request: _Request) -> None:
+        name = msgspec.json.decode(request.params or b"{}", type=_Name).name
+
+        def answer() -> None:
+            try:
+                found = self._control.describe(self._caller, name, self._scope())
+            except EdgedError as error:
+                self._refuse(request.id, error)
+            else:
+                self._answer(request, msgspec.to_builtins(found))
+
+        self._when_fresh(request.id, answer)
+
+    def _tools_state(self, request: _Request) -> None:
+        params = msgspec.json.decode(request.params or b"{}", type=_StateParams)
+        if params.name is None:
+            self._when_fresh(
+                request.id,
+                lambda: self._answer(request, {"tools": self._control.states(self._caller)}),
+            )
+            return
+        if params.enabled is None:
+            raise InvalidArgumentsError([Fault("enabled", "is required: true or false")])
+        self._control.switch(self._caller, params.name, params.enabled)
+        self._answer(request, {"status": "ok"})
+
+    def _definitions(self, request: _Request) -> None:
+        form = msgspec.json.decode(request.params or b"{}", type=_Definitions).format
+
+        def answer() -> None:
+            try:
+                body = self._control.definitions(self._caller, self._scope(), form)
+            except EdgedError as error:
+                self._refuse(request.id, error)
+            else:
+                self._answer(request, {"tools": msgspec.Raw(body)})
+
+        self._when_fresh(request.id, answer)
+
+    def _log(self, request: _Request) -> None:
+        params = msgspec.json.decode(request.params or b"{}", type=_LogParams)
+        rows = self._control.log(self._caller, min(max(params.limit, 0), 1_000))
+        self._answer(request, {"records": rows})
+        if params.follow and "log" not in self._watching:
+            self._watching.add("log")
+            self._stops.append(self._control.services.trail.follow(self._audited))
+
+    def _audited(self, record: Record) -> None:
+        if self._caller.is_owner or record.user == self._caller.user:
+            self._offer("edged/log", record)
+
+    def _events(self, request: _Request) -> None:
+        params = msgspec.json.decode(request.params or b"{}", type=_EventParams)
+        events = self._control.services.events
+        self._answer(request, {"last_id": events.last_id})
+        if params.since is not None:
+            for event in events.since(params.since):
+                self._event(event)
+        if "events" not in self._watching:
+            self._watching.add("events")
+            self._stops.append(events.subscribe(self._event))
+
+    def _event(self, event: Event) -> None:
+        if visible(event, self._caller.user, owner=self._caller.is_owner):
+            self._offer("edged/event", event)
+
+    def _offer(self, method: str, item: Event | Record) -> None:
+        """Send what may be lost: a peer that does not read gets a gap instead."""
+        if self._congested():
+            self._lost_events += 1
+            return
+        if self._lost_events:
+            self._send(jsonrpc.notification("edged/gap", {"lost": self._lost_events}))
+            self._lost_events = 0
+        self._send(jsonrpc.notification(method, item))
+
+    def _sync(self, request: _Request) -> None:
+        self._control.require_owner(self._caller, "sync tools")
+        dry_run = msgspec.json.decode(request.params or b"{}", type=_SyncParams).dry_run
+        self._waiting.add(request.id)
+        self._control.spawn(self._do_sync(request, dry_run))
+
+    async def _do_sync(self, request: _Request, dry_run: bool) -> None:
+        try:
+            report = await self._control.catalogue.sync(dry_run)
+        except EdgedError as error:
+            self._waiting.discard(request.id)
+            self._refuse(request.id, error)
+        else:
+            self._waiting.discard(request.id)
+            self._answer(request, report)
+        self._idle()
+
+    def _token(self, request: _Request) -> None:
+        self._control.require_owner(self._caller, "manage tokens")
+        params = msgspec.json.decode(request.params or b"{}", type=_TokenParams)
+        tokens = self._control.tokens
+        if params.action == "add":
+            secret = tokens.add(params.name, params.user, params.role)
+            self._answer(request, {"token": secret})
+        elif params.action == "revoke":
+            tokens.revoke(params.name)
+            self._answer(request, {"status": "ok"})
+        else:
+            rows = [
+                {"name": t.name, "user": t.user, "role": t.role, "created": t.created}
+                for t in tokens.rows()
+            ]
+            self._answer(request, {"tokens": rows})
+
+    def progress(self, token: bytes, count: int, content: list[Block]) -> None:
+        """Send one update as MCP progress; dropped when the peer does not read."""
+        if self._congested():
+            return
+        params = {
+            "progressToken": msgspec.Raw(token),
+            "progress": count,
+            "message": joined(content)[:2_000],
+            "_meta": {"edged/update": {"content": content}},
+        }
+        self._send(jsonrpc.notification("notifications/progress", params))
+
+
+class _Progress:
+    """Counts the updates of one call: MCP's progress must increase."""
+
+    __slots__ = ("_connection", "_count", "_token")
+
+    def __init__(self, connection: Connection, token: bytes) -> None:
+        self._connection = connection
+        self._token = token
+        self._count = 0
+
+    def send(self, content: list[Block]) -> None:
+        self._count += 1
+        self._connection.progress(self._token, self._count, content)
+
+
+class _UnsupportedVersionError(RemoteProtocolError):
+    def __init__(self, version: str) -> None:
+        self.version = version
+        super().__init__(f"protocol version {version[:40]!r} is not supported")
+
+
+_METHODS: dict[str, Callable[[Connection, _Request], None]] = {
+    "initialize": Connection._initialize,  # noqa: SLF001  the table is the class's own
+    "ping": Connection._ping,  # noqa: SLF001
+    "server/discover": Connection._discover,  # noqa: SLF001
+    "tools/list": Connection._tools_list,  # noqa: SLF001
+    "edged/status": Connection._status,  # noqa: SLF001
+    "edged/turn": Connection._turn,  # noqa: SLF001
+    "edged/describe": Connection._describe,  # noqa: SLF001
+    "edged/tools/state": Connection._tools_state,  # noqa: SLF001
+    "edged/definitions": Connection._definitions,  # noqa: SLF001
+    "edged/log": Connection._log,  # noqa: SLF001
+    "edged/events": Connection._events,  # noqa: SLF001
+    "edged/sync": Connection._sync,  # noqa: SLF001
+    "edged/token": Connection._token,  # noqa: SLF001
+}
+_LEGACY_ONLY = frozenset({"initialize", "ping"})
+
+
+def _page(cursor: str | None) -> int:
+    if not cursor:
+        return 0
+    number = cursor[1:]
+    if cursor[0] != "p" or not number.isascii() or not number.isdigit() or len(number) > 6:
+        raise InvalidArgumentsError([Fault("cursor", "is not one that this server gave")])
+    return int(number)
+
+
+def mcp_result(result: Result, modern: bool) -> bytes:
+    """A result as MCP has it: the rest under `_meta` with the prefix `edged/`.
+
+    `edged/for_llm` is left out where it is the text of `content`.
+    """
+    meta: dict[str, Any] = {
+        "edged/call_id": result.call_id,
+        "edged/duration_ms": result.duration_ms,
+    }
+    if result.for_llm != joined(result.content):
+        meta["edged/for_llm"] = result.for_llm
+    for name in ("for_user", "silent", "media", "response_handled", "truncated"):
+        value = getattr(result, name)
+        if value:
+            meta[f"edged/{name}"] = value
+    if result.sandbox is not msgspec.UNSET:
+        meta["edged/sandbox"] = result.sandbox
+    value: dict[str, Any] = {"content": result.content, "isError": result.is_error}
+    if result.structured is not None and not result.is_error:
+        structured = result.structured
+        value["structuredContent"] = structured if modern or isinstance(structured, dict) else {
+            "result": structured
+        }
+    if modern:
+        value["resultType"] = "complete"
+        meta[META + "serverInfo"] = SERVER
+    value["_meta"] = meta
+    return _encode(value)

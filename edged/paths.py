@@ -1,0 +1,75 @@
+"""Where edged's files lie. Imports `os` alone, so that `edged mcp` stays small.
+
+Three places for each file: what the environment says, the system's for root and
+for a unit of the system's systemd, the user's own (XDG Base Directory).
+"""
+
+from __future__ import annotations
+
+import os
+
+SYSTEM_SOCKET = "/run/edged.sock"
+SYSTEM_CONFIG = "/etc/edged/edged.yaml"
+SYSTEM_DATA = "/var/lib/edged"
+
+
+def config_file() -> str:
+    """The configuration: `EDGED_CONFIG`, else the usual place."""
+    named = os.environ.get("EDGED_CONFIG")
+    if named:
+        return named
+    if _is_system():
+        return SYSTEM_CONFIG
+    return os.path.join(_xdg("XDG_CONFIG_HOME", ".config"), "edged", "edged.yaml")
+
+
+def data_directory() -> str:
+    """The data directory: `DATA_PATH`, else the usual place."""
+    named = os.environ.get("DATA_PATH")
+    if named:
+        return named
+    if _is_system():
+        return SYSTEM_DATA
+    return os.path.join(_xdg("XDG_DATA_HOME", os.path.join(".local", "share")), "edged")
+
+
+def socket_path() -> str:
+    """Where a daemon listens: `EDGED_SOCKET`, else the usual place."""
+    named = os.environ.get("EDGED_SOCKET")
+    if named:
+        return named
+    if _is_system():
+        return SYSTEM_SOCKET
+    runtime = os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.geteuid()}"
+    if not os.path.isdir(runtime):
+        # No login session has made one (cron, a container): then beside other state.
+        runtime = _xdg("XDG_STATE_HOME", os.path.join(".local", "state"))
+    return os.path.join(runtime, "edged", "edged.sock")
+
+
+def client_socket() -> str:
+    """Where a client looks: `socket_path`, or the system's daemon when only that is there."""
+    path = socket_path()
+    if "EDGED_SOCKET" in os.environ or os.path.exists(path) or not os.path.exists(SYSTEM_SOCKET):
+        return path
+    return SYSTEM_SOCKET
+
+
+def unreachable(path: str, error: OSError) -> str:
+    """What to tell a person whose client could not connect to `path`."""
+    if isinstance(error, PermissionError):
+        return f"you may not connect to {path}: join the group that owns it, or use sudo"
+    return f"no daemon answers at {path}: start it with edged serve"
+
+
+def _is_system() -> bool:
+    # A unit of the system has no XDG_RUNTIME_DIR; one of a user's systemd has, and so
+    # have the terminals that it started.
+    in_unit = "INVOCATION_ID" in os.environ and "XDG_RUNTIME_DIR" not in os.environ
+    return os.geteuid() == 0 or in_unit
+
+
+def _xdg(name: str, default: str) -> str:
+    # A relative path there is to be ignored (XDG Base Directory Specification 0.8).
+    named = os.environ.get(name, "")
+    return named if named.startswith("/") else os.path.join(os.path.expanduser("~"), default)

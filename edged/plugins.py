@@ -1,0 +1,37 @@
+"""Plugin folders: a file is a plugin and its file name is its key.
+
+Nothing registers itself on import, and only what is asked for is imported.
+Works on a tree of `.pyc` files alone: names come from the import system, not
+from a directory listing.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from types import ModuleType
+
+from edged.errors import ConfigError
+
+
+def names(package: str) -> list[str]:
+    """The plugins of a package, sorted; names with a leading underscore are its own parts.
+
+    Args:
+        package: dotted name, `edged.drivers`.
+    """
+    found = pkgutil.iter_modules(importlib.import_module(package).__path__)
+    return sorted(module.name for module in found if not module.name.startswith("_"))
+
+
+def load(package: str, name: str) -> ModuleType:
+    """Imports one plugin.
+
+    Raises:
+        ConfigError: no plugin of that name; the message lists those there are.
+    """
+    known = names(package)
+    if name not in known:
+        kind = package.rpartition(".")[2]
+        raise ConfigError(f"{name!r} is not one of {kind}: {', '.join(known) or 'none'}")
+    return importlib.import_module(f"{package}.{name}")

@@ -1,0 +1,371 @@
+"""Which tools there are, for whom, and how each provider is told of them.
+
+Core tools are always there, hidden ones only while promoted in a session; a
+user's tools override global ones of the same name, built-in names are reserved.
+Every change raises `version`; encoded lists are cached as bytes by version, so
+that a list costs no more than writing it. Loop thread only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Literal
+
+import msgspec
+
+from edged.clock import Clock
+from edged.errors import NotFoundError, UnknownToolError
+from edged.tool import Status, Tool
+
+Format = Literal["mcp", "openai", "openai-responses", "anthropic"]
+FORMATS: tuple[Format, ...] = ("mcp", "openai", "openai-responses", "anthropic")
+
+PAGE = 1_000
+"""Tools on one page of `tools/list`."""
+
+TURN_S = 600.0
+"""Length of a turn where the session is the identity (contract, section 9)."""
+
+
+class State(msgspec.Struct, frozen=True):
+    """One row of the management list (`GET /api/tools`)."""
+
+    name: str
+    description: str
+    category: str
+    config_key: str
+    status: Status
+    reason_code: str
+    label: str
+    source: str
+    hidden: bool
+    problem: str
+    sandbox: str
+
+
+class Session:
+    """What one session has promoted, and where its turns stand.
+
+    A promotion to N lasts for the N turns after the one that promoted it.
+    """
+
+    __slots__ = ("_active", "_by_clock", "_clock", "_left", "_said", "_turned", "changed", "id")
+
+    def __init__(self, session_id: str, clock: Clock, *, by_clock: bool) -> None:
+        """A session without promotions.
+
+        Args:
+            session_id: scope key.
+            clock: for turns of identity sessions.
+            by_clock: the session is the identity: said turns count, or ten minutes each.
+        """
+        self.id = session_id
+        self.changed: Callable[[], None] | None = None
+        self._clock = clock
+        self._by_clock = by_clock
+        self._left: dict[str, int] = {}
+        self._active = 0
+        self._said = False
+        self._turned = clock.monotonic()
+
+    def promote(self, names: Iterable[str], turns: int) -> None:
+        """Make hidden tools callable for `turns` turns after this one; sets, not adds."""
+        self._catch_up()
+        if not self._left:
+            self._turned = self._clock.monotonic()
+        for name in names:
+            self._left[name] = turns + 1
+        self._tell()
+
+    def promoted(self) -> frozenset[str]:
+        """Names that are promoted right now."""
+        if not self._left:
+            return frozenset()
+        self._catch_up()
+        return frozenset(self._left)
+
+    def turn(self) -> None:
+        """The client says that a turn is over."""
+        self._said = True
+        self._end_turns(1)
+
+    def call_started(self) -> None:
+        """A tool call of this session begins."""
+        self._active += 1
+
+    def call_ended(self) -> None:
+        """One ends; the last of an overlapping round ends the turn of a silent session."""
+        self._active -= 1
+        if self._left and not self._active and not self._said and not self._by_clock:
+            self._end_turns(1)
+
+    def _catch_up(self) -> None:
+        if self._by_clock and self._left:
+            passed = int((self._clock.monotonic() - self._turned) // TURN_S)
+            if passed:
+                self._turned += passed * TURN_S
+                self._end_turns(passed)
+
+    def _end_turns(self, count: int) -> None:
+        if not self._left:
+            return
+        before = len(self._left)
+        self._left = {n: left - count for n, left in self._left.items() if left > count}
+        if len(self._left) != before:
+            self._tell()
+
+    def _tell(self) -> None:
+        if self.changed is not None:
+            self.changed()
+
+
+class View:
+    """The tools of one user at one version."""
+
+    __slots__ = ("hidden", "lists", "shadowed", "tools")
+
+    def __init__(self, tools: dict[str, Tool], hidden: dict[str, Tool], rows: list[Tool]) -> None:
+        self.tools = tools
+        self.hidden = hidden
+        self.shadowed = rows
+        self.lists: dict[tuple[Any, ...], list[bytes]] = {}
+
+
+class Registry:
+    """All tools of the daemon."""
+
+    def __init__(self, switched: dict[str, bool] | None = None) -> None:
+        self.version = 1
+        self.on_change: list[Callable[[], None]] = []
+        self._core: dict[str, Tool] = {}
+        self._sets: dict[str, list[Tool]] = {}
+        self._shadowed: dict[str, list[Tool]] = {}
+        self._switched = switched if switched is not None else {}
+        self._views: dict[str, View] = {}
+
+    def register(self, tool: Tool) -> None:
+        """Add a core tool, or a hidden one (`tool.hidden`); replaces one of the same name."""
+        self._core[tool.name] = tool
+        self.touch()
+
+    def unregister(self, name: str) -> None:
+        """Take a registered tool away."""
+        if self._core.pop(name, None):
+            self.touch()
+
+    def replace_set(self, user: str, tools: list[Tool], shadowed: list[Tool]) -> None:
+        """Set all TOOL.md tools that `user` sees; the empty user is for everyone.
+
+        Args:
+            user: whose directory they come from.
+            tools: usable, disabled and blocked ones.
+            shadowed: rows for the full list only, each with its reason.
+        """
+        self._sets[user] = tools
+        self._shadowed[user] = shadowed
+        self.touch()
+
+    def touch(self) -> None:
+        """Something changed: new version, caches dropped, listeners told."""
+        self.version += 1
+        self._views.clear()
+        for listener in self.on_change:
+            listener()
+
+    def reserved(self) -> frozenset[str]:
+        """Names that TOOL.md tools may not take."""
+        return frozenset(self._core)
+
+    def switch(self, name: str, enabled: bool, user: str) -> dict[str, bool]:
+        """Switch a tool on or off for everyone; returns all switches, to be stored.
+
+        Raises:
+            NotFoundError: no such tool.
+        """
+        if not any(row.name == name for row in self.states(user)):
+            raise NotFoundError(f"no tool named {name!r}")
+        switches = {**self._switched, name: enabled}
+        return switches
+
+    def set_switches(self, switches: dict[str, bool]) -> None:
+        """Use stored switches from here on."""
+        self._switched.clear()
+        self._switched.update(switches)
+        self.touch()
+
+    def view(self, user: str) -> View:
+        """The tools of one user, merged; cached until the next change."""
+        view = self._views.get(user)
+        if view is None:
+            view = self._views[user] = self._merge(user)
+        return view
+
+    def _merge(self, user: str) -> View:
+        tools: dict[str, Tool] = {}
+        rows: list[Tool] = []
+        for owner in dict.fromkeys(("", user)):
+            for tool in self._sets.get(owner, ()):
+                before = tools.get(tool.name)
+                if before is None:
+                    tools[tool.name] = tool
+                elif tool.reason_code == "invalid" != before.reason_code:
+                    # A broken directory hides nothing.
+                    rows.append(tool)
+                else:
+                    rows.append(before)
+                    tools[tool.name] = tool
+            rows += self._shadowed.get(owner, ())
+        hidden: dict[str, Tool] = {}
+        for name, tool in self._core.items():
+            (hidden if tool.hidden else tools)[name] = tool
+        return View(dict(sorted(tools.items())), dict(sorted(hidden.items())), rows)
+
+    def find(self, user: str, name: str, session: Session | None) -> Tool:
+        """The tool that a call by `name` reaches.
+
+        Raises:
+            UnknownToolError: none, or a hidden one that is not promoted.
+        """
+        view = self.view(user)
+        tool = view.tools.get(name)
+        if tool is None:
+            tool = view.hidden.get(name)
+            if tool is None or session is None or name not in session.promoted():
+                raise UnknownToolError(name, _nearest(name, view.tools))
+        return tool
+
+    def status(self, tool: Tool) -> tuple[Status, str]:
+        """Status and reason code, with the owner's switches applied."""
+        if tool.status != "enabled":
+            enabled = self._switched.get(tool.name)
+            if tool.status == "disabled" and enabled:
+                return "enabled", ""
+            return tool.status, tool.reason_code
+        if self._switched.get(tool.name, True):
+            return "enabled", ""
+        return "disabled", ""
+
+    def states(self, user: str) -> list[State]:
+        """Every tool with its state, shadowed and broken ones too, sorted by name."""
+        view = self.view(user)
+        rows = [self._state(t) for t in (*view.tools.values(), *view.hidden.values())]
+        for tool in view.shadowed:
+            winner = view.tools.get(tool.name)
+            if winner is not None and winner is not tool and not tool.reason_code:
+                row = self._state(tool)
+                reason = f"overridden by the tool of the same name in {winner.source}"
+                rows.append(
+                    msgspec.structs.replace(
+                        row, status="blocked", reason_code="shadowed", problem=reason
+                    )
+                )
+            else:
+                rows.append(self._state(tool))
+        return sorted(rows, key=lambda row: (row.name, row.source))
+
+    def _state(self, tool: Tool) -> State:
+        status, reason = self.status(tool)
+        return State(
+            tool.name,
+            tool.description,
+            tool.category,
+            tool.config_key,
+            status,
+            reason,
+            tool.label,
+            tool.source,
+            tool.hidden,
+            tool.problem,
+            tool.sandbox,
+        )
+
+    def listed(self, user: str, promoted: frozenset[str]) -> list[Tool]:
+        """What an agent sees: enabled tools and promoted hidden ones, sorted by name."""
+        view = self.view(user)
+        tools = [t for t in view.tools.values() if self.status(t)[0] == "enabled"]
+        shown = [view.hidden[n] for n in promoted if n in view.hidden]
+        if not shown:
+            return tools
+        shown = [t for t in shown if self.status(t)[0] == "enabled"]
+        return sorted((*tools, *shown), key=lambda t: t.name)
+
+    def pages(self, user: str, form: Format, promoted: frozenset[str]) -> list[bytes]:
+        """The encoded definitions in pages of `PAGE`: each a JSON array, cached."""
+        view = self.view(user)
+        key = (form, promoted)
+        pages = view.lists.get(key)
+        if pages is None:
+            if len(view.lists) > 16:
+                view.lists.clear()
+            definition = _DEFINITIONS[form]
+            encode = msgspec.json.Encoder().encode
+            tools = self.listed(user, promoted)
+            rows = [encode(definition(t)) for t in tools]
+            pages = [
+                b"[" + b",".join(rows[i : i + PAGE]) + b"]"
+                for i in range(0, max(len(rows), 1), PAGE)
+            ]
+            view.lists[key] = pages
+        return pages
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    import difflib  # noqa: PLC0415  only for an error message
+
+    close = difflib.get_close_matches(name[:100], list(known)[:2_000], 1)
+    return close[0] if close else ""
+
+
+def _mcp(tool: Tool) -> dict[str, Any]:
+    hints = tool.hints
+    return {
+        "name": tool.name,
+        "title": tool.label,
+        "description": tool.description,
+        "inputSchema": tool.schema,
+        "annotations": {
+            "title": tool.label,
+            "readOnlyHint": hints.read_only,
+            "destructiveHint": hints.destructive,
+            "idempotentHint": hints.idempotent,
+            "openWorldHint": hints.open_world,
+        },
+    }
+
+
+def _openai(tool: Tool) -> dict[str, Any]:
+    return {
+        "type": "function",
+        "function": {
+            "name": tool.name,
+            "description": tool.description,
+            "parameters": tool.schema,
+        },
+    }
+
+
+def _openai_responses(tool: Tool) -> dict[str, Any]:
+    # `strict` is on by default there and would demand that every input is required.
+    return {
+        "type": "function",
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": tool.schema,
+        "strict": False,
+    }
+
+
+def _anthropic(tool: Tool) -> dict[str, Any]:
+    return {
+        "name": tool.name,
+        "description": tool.description,
+        "input_schema": tool.schema,
+    }
+
+
+_DEFINITIONS: dict[Format, Callable[[Tool], dict[str, Any]]] = {
+    "mcp": _mcp,
+    "openai": _openai,
+    "openai-responses": _openai_responses,
+    "anthropic": _anthropic,
+}

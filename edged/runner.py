@@ -1,0 +1,437 @@
+"""Runs a TOOL.md tool for a caller: its profile, its sandbox, its result.
+
+Knows the specification's file layout and variables (contract, section 10); the
+sandbox itself is `edged.sandbox`'s. Loop thread only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+from collections.abc import Callable, Coroutine, Hashable
+from typing import Any
+
+import msgspec
+
+from edged import log, results, runtimes
+from edged.config import Sandbox, ToolSettings, seconds, size
+from edged.dispatch import Dispatcher
+from edged.errors import SandboxSetupError, StoreError
+from edged.results import Result
+from edged.sandbox import bwrap, limits
+from edged.sandbox.account import Account, tool_account
+from edged.sandbox.outcome import Outcome
+from edged.sandbox.pool import Pool
+from edged.sandbox.probe import INSTALL, Capability, probe
+from edged.sandbox.profile import Bind, Limits, Profile
+from edged.sandbox.run import Job
+from edged.services import Services
+from edged.settings import Loaded
+from edged.store import make_directory
+from edged.tool import Context, Permissions
+from edged.toolmd.discover import Entry, fingerprint
+from edged.toolmd.manifest import Manifest
+
+Spawn = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
+
+HOSTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "toolmd", "hosts")
+WRITABLE = ("home", "workspace", "files", "data")
+
+_HOST = {"python": "host.py", "bash": "host.sh", "typescript": "host.mjs"}
+_PYTHON_OPTIONS = ("-s", "-u")
+
+
+class Runs(msgspec.Struct, frozen=True):
+    """Whether and how a tool can run here."""
+
+    permissions: Permissions
+    level: str
+    reason_code: str = ""
+    problem: str = ""
+
+
+class Runner:
+    """The daemon's sandboxes."""
+
+    def __init__(
+        self,
+        loaded: Loaded,
+        data: str,
+        dispatcher: Dispatcher,
+        services: Services,
+        spawn: Spawn,
+        rebuild: Callable[[], None],
+    ) -> None:
+        """A runner.
+
+        Args:
+            loaded: the configuration.
+            data: the data directory.
+            dispatcher: for calls from inside.
+            services: the daemon's parts.
+            spawn: the daemon's task group.
+            rebuild: called when what can run here became known.
+        """
+        self._loaded = loaded
+        self._data = data
+        self._dispatcher = dispatcher
+        self._services = services
+        self._spawn = spawn
+        self._rebuild = rebuild
+        sandbox = loaded.config.sandbox
+        self._off = sandbox == "none"
+        self._settings = sandbox if isinstance(sandbox, Sandbox) else Sandbox()
+        self._runtimes: dict[str, runtimes.Runtime] = {}
+        self._capability: Capability | None = None
+        self._ready: asyncio.Future[None] | None = None
+        self._pool: Pool | None = None
+        self._backend: limits.Backend | None = None
+        self._account: Account | None = None
+        self._prepared: set[str] = set()
+        self._keys: dict[tuple[str, str], str] = {}
+
+    # What can run -------------------------------------------------------------------------
+
+    def runs(self, entry: Entry) -> Runs:
+        """Permissions, level and, where it cannot run, the reason with its remedy."""
+        found = entry.manifest
+        assert found is not None  # noqa: S101  only whole tools are asked for
+        permissions = self._permissions(found)
+        capability = self._capability
+        level = "none" if self._off else capability.level if capability is not None else ""
+        if found.network and level not in ("", "none"):
+            level += ", network"
+        if capability is not None and not capability.ok and not self._off:
+            code = "requires_binary" if capability.remedy == INSTALL else "requires_config"
+            problem = f"no sandbox: {capability.error}"
+            if capability.remedy:
+                problem += f": {capability.remedy}"
+            return Runs(permissions, level, code, problem)
+        runtime = self._runtimes.get(found.language)
+        if runtime is not None and not runtime.argv:
+            problem = f"no {found.language} here: {runtimes.REMEDIES[found.language]}"
+            return Runs(permissions, level, "requires_runtime", problem)
+        if runtime is None:
+            self._want(found.language)
+        return Runs(permissions, level)
+
+    def _permissions(self, found: Manifest) -> Permissions:
+        defaults = self._loaded.defaults
+
+        def value(key: str, own: Any, default: Any) -> Any:
+            return own if key in found.set else default
+
+        resources = defaults.resources if defaults.resources == "all" else tuple(defaults.resources)
+        return Permissions(
+            value("network", found.network, defaults.network),
+            found.devices,
+            found.calls,
+            found.env,
+            value("resources", found.resources, resources),
+            value("timeout", found.timeout_s, seconds(defaults.timeout)),
+            value("memory", found.memory_max, size(defaults.memory)),
+        )
+
+    def _want(self, language: str) -> None:
+        """Find out about a runtime; Node is asked from a thread."""
+        if language != "typescript":
+            self._runtimes[language] = runtimes.find(language)
+            return
+        self._runtimes[language] = runtimes.Runtime(("",))
+        self._spawn(self._find(language))
+
+    async def _find(self, language: str) -> None:
+        runtime = await asyncio.to_thread(runtimes.find, language)
+        self._runtimes[language] = runtime
+        if not runtime.argv:
+            self._rebuild()
+
+    def start(self) -> None:
+        """Try the sandbox once, in the background."""
+        self._ready = asyncio.get_running_loop().create_future()
+        self._spawn(self._probe(self._ready))
+
+    async def _probe(self, ready: asyncio.Future[None]) -> None:
+        try:
+            self._account = tool_account()
+            self._backend = backend = limits.detect()
+            if self._off:
+                capability = Capability(ok=False, level="none")
+            else:
+                capability = await probe(backend, self._account.uid, self._account.gid)
+            if capability.ok or self._off:
+                self._pool = Pool(
+                    backend,
+                    self._account,
+                    bwrap.host_layout(),
+                    clock=self._services.clock,
+                    warm_memory=self._warm_memory(),
+                    parallel=self._settings.parallel,
+                    queue_max=self._settings.queue,
+                    idle_s=seconds(self._settings.idle),
+                )
+                await self._pool.__aenter__()
+        except SandboxSetupError as error:
+            capability = Capability(ok=False, level="none", error=str(error))
+        self._capability = capability
+        for warning in capability.warnings:
+            log.warning(warning)
+        if not capability.ok and not self._off:
+            log.error(f"no sandbox: {capability.error}: {capability.remedy}")
+        self._rebuild()
+        ready.set_result(None)
+        self._ready = None
+
+    def _warm_memory(self) -> int | None:
+        auto = self._settings.warm_memory == "auto"
+        return None if auto else size(self._settings.warm_memory)
+
+    # Calls --------------------------------------------------------------------------------
+
+    async def run(self, entry: Entry, params: dict[str, Any], ctx: Context) -> Result:
+        """Call a tool once.
+
+        Raises:
+            SandboxSetupError: it cannot be run here; the message says what to do.
+            BusyError: too many calls wait for a sandbox.
+        """
+        if self._ready is not None:
+            await asyncio.shield(self._ready)
+        runs = self.runs(entry)
+        if runs.reason_code or self._pool is None:
+            raise SandboxSetupError(runs.problem or "the sandbox is not ready")
+        job = await self._job(entry, runs.permissions, ctx)
+
+        def on_update(update: list[dict[str, Any]]) -> None:
+            try:
+                ctx.update(results.blocks(update))
+            except ValueError:
+                # An update that is none shows nothing; the result will be judged.
+                return
+
+        handler = None
+        if runs.permissions.calls:
+            handler = self._calls(runs.permissions.calls, ctx)
+        shorter = ctx.timeout_s if ctx.timeout_s < runs.permissions.timeout_s else None
+        async with asyncio.timeout(shorter):
+            outcome = await self._pool.call(
+                job,
+                ctx.call_id,
+                params,
+                on_update,
+                calls_handler=handler,
+                depth=ctx.caller.depth,
+            )
+        return self._result(outcome)
+
+    def _result(self, outcome: Outcome) -> Result:
+        value = outcome.result
+        try:
+            content = results.blocks(value.get("content"))
+        except ValueError as error:
+            return results.failure(f"the tool's result is not one: {error}")
+        result = Result(content, is_error=bool(value.get("isError")))
+        result.structured = value.get("structuredContent", value.get("structured"))
+        if isinstance(value.get("for_user"), str):
+            result.for_user = value["for_user"]
+        if self._off:
+            result.sandbox = "none"
+        return result
+
+    def _calls(
+        self, names: tuple[str, ...], ctx: Context
+    ) -> Callable[[str, dict[str, Any]], Any]:
+        """What a tool reaches from inside: its caller's rights, and never more."""
+        allowed = frozenset(names)
+
+        async def call(name: str, params: dict[str, Any]) -> dict[str, Any]:
+            caller = msgspec.structs.replace(
+                ctx.caller, allowed=allowed, depth=ctx.caller.depth + 1, door="internal"
+            )
+            session = ctx.session
+            raw = msgspec.json.encode(params)
+            call = self._dispatcher.start(caller, session, name, raw)
+            return msgspec.to_builtins(await call.wait())  # type: ignore[no-any-return]  # a Struct becomes a dict
+
+        return call
+
+    async def _job(self, entry: Entry, permissions: Permissions, ctx: Context) -> Job:
+        found = entry.manifest
+        assert found is not None  # noqa: S101
+        user = ctx.caller.user
+        if user not in self._prepared:
+            self._prepare(user)
+        if found.language == "typescript" and self._runtimes[found.language].argv == ("",):
+            await self._find(found.language)
+        runtime = self._runtimes[found.language]
+        if not runtime.argv:
+            raise SandboxSetupError(
+                f"no {found.language} here: {runtimes.REMEDIES[found.language]}"
+            )
+        base = "/officer/user/tools" if entry.origin == "user" else "/officer/tools"
+        inside = f"{base}/{os.path.basename(entry.directory)}/{entry.entry}"
+        options = _PYTHON_OPTIONS if found.language == "python" else ()
+        argv = (*runtime.argv, *options, f"/edged/{_HOST[found.language]}", inside)
+        mark = f"{entry.digest} {fingerprint(entry.directory)}"
+        slot = (user, entry.directory)
+        if self._keys.get(slot, mark) != mark and self._pool is not None:
+            old = (*slot, self._keys[slot])
+            self._pool.drop(lambda key: key == old)
+        self._keys[slot] = mark
+        warm = found.warm if "warm" in found.set else self._loaded.defaults.warm
+        return Job(
+            key=(*slot, mark),
+            name=found.name,
+            language=found.language,
+            argv=argv,
+            profile=self._profile(user, permissions, runtime, found),
+            warm=warm,
+            calls=bool(permissions.calls),
+        )
+
+    def _profile(
+        self, user: str, permissions: Permissions, runtime: runtimes.Runtime, found: Manifest
+    ) -> Profile:
+        data = self._data
+        own = os.path.join(data, user)
+        binds = [
+            Bind(HOSTS, "/edged"),
+            *runtime.binds,
+            Bind(os.path.join(data, "tools"), "/officer/tools", anchor=data),
+            Bind(os.path.join(own, "tools"), "/officer/user/tools", anchor=data),
+        ]
+        # A directory of /sys is shown read-only, by the name that the tool declares.
+        binds += [
+            Bind(os.path.realpath(f"/{name}"), f"/{name}", optional=True)
+            for name in permissions.devices
+            if name.startswith("sys/")
+        ]
+        binds += [
+            Bind(os.path.join(own, name), target, write=True, anchor=data)
+            for name, target in (
+                ("home", "/officer/user/home"),
+                ("workspace", "/officer/user/workspace"),
+                ("files", "/officer/user/files"),
+                ("data", "/officer/data"),
+            )
+        ]
+        return Profile(
+            binds=tuple(binds),
+            links=(("/workspace", "/officer/user/workspace"),),
+            env=self._env(permissions, found),
+            cwd="/officer/user/workspace",
+            network=permissions.network,
+            devices=tuple(f"/dev/{n}" for n in permissions.devices if not n.startswith("sys/")),
+            limits=Limits(wall_s=permissions.timeout_s, memory_max=permissions.memory_max),
+        )
+
+    def _env(self, permissions: Permissions, found: Manifest) -> tuple[tuple[str, str], ...]:
+        resources = self._loaded.config.resources
+        names = permissions.resources
+        declared = resources if names == "all" else {n: resources[n] for n in names if n in resources}
+        env = {
+            "HOME": "/officer/user/home",
+            "OFFICER_USER_HOME": "/officer/user/home",
+            "OFFICER_USER_ROOT": "/officer/user",
+            "PI_TOOLS_DIRS": "/officer/tools:/officer/user/tools",
+            "OFFICER_EMAIL_DB": "/officer/data/emails.db",
+            "OFFICER_RESOURCES": msgspec.json.encode(declared).decode(),
+        }
+        env |= _from_resources(resources, declared, permissions.env)
+        settings = self._loaded.tools.get(found.name, ToolSettings())
+        for name in permissions.env:
+            if name in settings.env:
+                env[name] = _text(settings.env[name])
+        return tuple(sorted(env.items()))
+
+    def _prepare(self, user: str) -> None:
+        """Make a user's directories; tools' own when the daemon is root.
+
+        Raises:
+            SandboxSetupError: something else is in the way.
+        """
+        account = self._account
+        base = os.path.join(self._data, user)
+        try:
+            make_directory(base, 0o755)
+            for name in (*WRITABLE, "tools"):
+                path = os.path.join(base, name)
+                try:
+                    os.mkdir(path, 0o700)
+                except FileExistsError:
+                    if not stat.S_ISDIR(os.lstat(path).st_mode):
+                        reason = f"{path} is not a directory: move it away"
+                        raise SandboxSetupError(reason) from None
+                    continue
+                if os.geteuid() == 0 and account is not None:
+                    os.chown(path, account.uid, account.gid)
+                    os.chmod(path, 0o2775 if name == "tools" else 0o2770)
+        except (OSError, StoreError) as error:
+            raise SandboxSetupError(f"{base}: {error}: check its permissions") from None
+        self._prepared.add(user)
+
+    def keep_only(self, user: str, directories: dict[str, str]) -> None:
+        """Drop spares of tools that changed or went away."""
+        pool = self._pool
+        if pool is None:
+            return
+
+        def stale(key: Hashable) -> bool:
+            assert isinstance(key, tuple)  # noqa: S101  _job makes them
+            owner, directory, mark = key
+            mine = directory.startswith(os.path.join(self._data, user, "tools", ""))
+            if not mine or (user and owner != user):
+                return False
+            return mark.split(" ")[0] != directories.get(directory)
+
+        pool.drop(stale)
+
+    def health(self) -> dict[str, Any]:
+        """Facts for `edged status`."""
+        capability = self._capability
+        facts: dict[str, Any] = {"sandbox": {"level": "unknown"}}
+        if self._off:
+            facts["sandbox"] = {"level": "none", "warning": "sandbox: none: tools run unconfined"}
+        elif capability is not None:
+            facts["sandbox"] = msgspec.to_builtins(capability)
+        if self._pool is not None and self._backend is not None:
+            facts["sandbox"]["limits"] = self._backend.describe()
+            facts["warm"] = msgspec.to_builtins(self._pool.stats())
+        return facts
+
+    async def close(self) -> None:
+        """End every sandbox."""
+        if self._pool is not None:
+            await self._pool.__aexit__(None, None, None)
+            self._pool = None
+        if self._backend is not None:
+            self._backend.close()
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+_RESOURCE_ENV = {
+    "PI_SEARXNG_URL": ("searxng", "url"),
+    "OFFICER_APIFY_TOKEN": ("apify", "token"),
+    "OFFICER_BROWSER_RELAY_PORT": ("browser-relay", "port"),
+    "OFFICER_BROWSER_RELAY_TOKEN": ("browser-relay", "token"),
+}
+"""Variable: the resource and the field that it comes from."""
+
+
+def _from_resources(
+    resources: dict[str, Any], declared: dict[str, Any], names: tuple[str, ...]
+) -> dict[str, str]:
+    env = {}
+    for variable, (resource, field) in _RESOURCE_ENV.items():
+        if resource in declared or variable in names:
+            entry = resources.get(resource)
+            if isinstance(entry, dict) and field in entry:
+                env[variable] = _text(entry[field])
+    return env
+

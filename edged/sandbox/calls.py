@@ -1,0 +1,120 @@
+"""The daemon's end of the descriptor by which a tool calls other tools.
+
+One JSON object a line: `{"id": 1, "name": "sensor", "arguments": {}}` is answered by
+`{"id": 1, "result": {}}` or `{"id": 1, "error": {"code": "", "message": ""}}`. With
+`"plain": true`, for shells, the answer is `ID ok|error LENGTH` on a line of its own
+and so many bytes of text. Loop thread only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import msgspec
+
+from edged.errors import EdgedError, RemoteProtocolError
+
+CallsHandler = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
+"""Calls a tool by name and arguments for the caller of the outer call; returns its
+result (contract, section 7). It may raise EdgedError, which the tool is told."""
+
+LINE_MAX = 16 << 20
+AT_ONCE = 4
+"""Calls of one tool at the same time; the next wait in the descriptor."""
+
+
+class _Request(msgspec.Struct):
+    id: int | str
+    name: str
+    arguments: dict[str, Any] = {}
+    plain: bool = False
+
+
+class _Error(msgspec.Struct):
+    code: str
+    message: str
+
+
+class _Reply(msgspec.Struct, omit_defaults=True):
+    id: int | str | None
+    result: dict[str, Any] | None = None
+    error: _Error | None = None
+
+
+async def serve(end: socket.socket, handler: CallsHandler) -> None:
+    """Answer the calls that come by `end` until the tool closes it; cancel to stop."""
+    loop = asyncio.get_running_loop()
+    free = asyncio.Semaphore(AT_ONCE)
+    turn = asyncio.Lock()
+
+    async def answer(line: bytes) -> None:
+        try:
+            data = await _answer(line, handler)
+        finally:
+            free.release()
+        with contextlib.suppress(ConnectionError):  # the tool has ended and reads no answers
+            async with turn:
+                await loop.sock_sendall(end, data)
+
+    async with asyncio.TaskGroup() as tasks:
+        async for line in _lines(loop, end):
+            await free.acquire()
+            tasks.create_task(answer(line))
+
+
+async def _lines(loop: asyncio.AbstractEventLoop, end: socket.socket) -> AsyncIterator[bytes]:
+    buffer = bytearray()
+    while data := await loop.sock_recv(end, 1 << 16):
+        at = len(buffer)
+        buffer += data
+        while (stop := buffer.find(b"\n", at)) >= 0:
+            yield bytes(buffer[:stop])
+            del buffer[: stop + 1]
+            at = 0
+        if len(buffer) > LINE_MAX:
+            return
+
+
+async def _answer(line: bytes, handler: CallsHandler) -> bytes:
+    try:
+        request = msgspec.json.decode(line, type=_Request)
+    except msgspec.MsgspecError as error:
+        return _encode(_Reply(None, error=_Error(RemoteProtocolError.code, str(error))))
+    reply = _Reply(request.id)
+    try:
+        reply.result = await handler(request.name, request.arguments)
+    except EdgedError as error:
+        reply.error = _Error(error.code, str(error))
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        reply.error = _Error("cancelled", f"the call of {request.name} was cancelled")
+    return _plain(reply) if request.plain else _encode(reply)
+
+
+def _encode(reply: _Reply) -> bytes:
+    return msgspec.json.encode(reply) + b"\n"
+
+
+def _plain(reply: _Reply) -> bytes:
+    if reply.error is not None:
+        status, text = "error", reply.error.message
+    else:
+        result = reply.result or {}
+        failed = result.get("is_error") or result.get("isError")
+        status, text = "error" if failed else "ok", plain_text(result)
+    data = text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace")
+    return f"{reply.id} {status} {len(data)}\n".encode() + data
+
+
+def plain_text(result: dict[str, Any]) -> str:
+    """The text blocks of a result; other blocks by their type."""
+    return "\n".join(
+        block["text"] if block.get("type") == "text" else f"[{block.get('type')}]"
+        for block in result.get("content", ())
+    )

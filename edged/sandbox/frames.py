@@ -1,0 +1,163 @@
+"""What comes out of a sandbox on descriptor 1: messages of the host, and stray output.
+
+Sans-I/O. A host (`edged/toolmd/hosts`) writes frames; everything between them is
+output of the tool's own processes. A frame is a single write of at most PIPE_BUF
+bytes, so no other writer's bytes fall inside it (pipe(7)).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+FRAME_MAX = 4096
+NONCE_SIZE = 16
+MESSAGE_MAX = 16 << 20
+"""Bytes of one message, of all its frames; the hosts have the same limit."""
+
+_MARK = b"\x1e"
+_HEADER = len(_MARK) + NONCE_SIZE + 6
+
+
+class Message(NamedTuple):
+    """One message of the host.
+
+    Attributes:
+        kind: `R` ready, `u` update, `r` result, `f` failure (JSON), or `t`, an
+            update as escaped text from a shell.
+        data: its payload.
+    """
+
+    kind: str
+    data: bytes
+
+
+class Frames:
+    """Takes bytes as they come and tells messages from stray output.
+
+    **Shape**: 0x1e, nonce (16 bytes), kind (1), `+` more follows or `.` last (1),
+    length of the data (4 hexadecimal digits), data.
+    """
+
+    def __init__(self, nonce: bytes) -> None:
+        self._mark = _MARK + nonce
+        self._rest = b""
+        self._parts: dict[int, bytearray] = {}
+
+    def feed(self, data: bytes) -> tuple[list[Message], bytes]:
+        """Take what was read; returns the messages that are whole, and stray output."""
+        data = self._rest + data
+        messages: list[Message] = []
+        stray: list[bytes] = []
+        at = 0
+        while True:
+            start = data.find(self._mark, at)
+            if start < 0:
+                cut = max(at, len(data) - self._partial(data))
+                stray.append(data[at:cut])
+                self._rest = data[cut:]
+                break
+            stray.append(data[at:start])
+            end = self._frame(data, start, messages)
+            if end < 0:
+                self._rest = data[start:]
+                break
+            at = end
+        return messages, b"".join(stray)
+
+    def finish(self) -> bytes:
+        """The stray output that was kept back as the possible start of a frame."""
+        rest, self._rest = self._rest, b""
+        return rest
+
+    def _partial(self, data: bytes) -> int:
+        """How many of the last bytes may be the beginning of a mark."""
+        at = data.rfind(_MARK, -len(self._mark))
+        return len(data) - at if at >= 0 and self._mark.startswith(data[at:]) else 0
+
+    def _frame(self, data: bytes, start: int, messages: list[Message]) -> int:
+        """Read the frame at `start`; returns its end, or -1 while bytes are missing."""
+        header = data[start + len(self._mark) : start + _HEADER]
+        if len(header) < 6:
+            return -1
+        try:
+            length = int(header[2:6], 16)
+        except ValueError:
+            return start + len(self._mark)  # a tool that imitates frames, badly
+        end = start + _HEADER + length
+        if len(data) < end:
+            return -1
+        self._collect(header, data[start + _HEADER : end], messages)
+        return end
+
+    def _collect(self, header: bytes, data: bytes, messages: list[Message]) -> None:
+        parts = self._parts.setdefault(header[0], bytearray())
+        if len(parts) + len(data) <= MESSAGE_MAX:
+            parts += data
+        if header[1:2] != b"+":
+            messages.append(Message(chr(header[0]), bytes(self._parts.pop(header[0]))))
+
+
+class Output:
+    """The beginning and the end of a stream; what lies between is only counted."""
+
+    def __init__(self, head: int, tail: int) -> None:
+        self._head_max, self._tail_max = head, tail
+        self._head, self._tail = bytearray(), bytearray()
+        self.seen = 0
+
+    def add(self, data: bytes) -> None:
+        """Take what was read."""
+        self.seen += len(data)
+        room = self._head_max - len(self._head)
+        if room > 0:
+            self._head += data[:room]
+            data = data[room:]
+        self._tail += data
+        if len(self._tail) > 2 * self._tail_max:  # not at every byte: that would copy each time
+            del self._tail[: -self._tail_max]
+
+    def text(self) -> str:
+        """What was kept, with a line on what was not; control characters made harmless."""
+        left_out = self.seen - len(self._head) - min(len(self._tail), self._tail_max)
+        if left_out <= 0:
+            return readable(bytes(self._head + self._tail))
+        return (
+            readable(bytes(self._head))
+            + f"\n[... {left_out} bytes left out ...]\n"
+            + readable(bytes(self._tail[-self._tail_max :]))
+        )
+
+    def whole(self) -> bytes:
+        """All of it; nothing when it was too much to keep."""
+        kept = bytes(self._head + self._tail)
+        return kept if len(kept) == self.seen else b""
+
+    def last(self, count: int) -> str:
+        """The text of its last `count` bytes at most."""
+        kept = (self._tail if len(self._tail) >= count else self._head + self._tail)[-count:]
+        return readable(bytes(kept))
+
+
+def readable(data: bytes) -> str:
+    """Text of any bytes: what is not UTF-8 and control characters become U+FFFD."""
+    return harmless(data.decode("utf-8", "replace"))
+
+
+def harmless(text: str) -> str:
+    """The same text without what a terminal obeys or what hides other text."""
+    if text.isprintable():
+        return text
+    return text.replace("\r\n", "\n").translate(_CONTROL)
+
+
+_CONTROL = dict.fromkeys(
+    # C0 but tab and newline, C1, bidirectional embeddings, overrides and isolates
+    (*range(9), *range(11, 32), *range(127, 160), *range(0x202A, 0x202F), *range(0x2066, 0x206A)),
+    "\N{REPLACEMENT CHARACTER}",
+) | {ord("\r"): "\n"}
+
+
+def unescape(data: bytes) -> str:
+    r"""The text behind a shell's update: `\\` is a backslash, `\n` a newline."""
+    parts = readable(data).split("\\\\")
+    return "\\".join(part.replace("\\n", "\n") for part in parts)

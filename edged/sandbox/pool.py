@@ -1,0 +1,430 @@
+"""Warm calls: one spare sandbox of each tool in use, for its next call.
+
+A spare has its runtime up and the tool's code loaded. It serves exactly one call and
+is thrown away, so a call sees nothing of the one before it, and still pays no start.
+Its successor is started after the answer, when no call waits. Which tools have a
+spare follows from use, under a memory budget; what outruns the spares is served by
+sandboxes started for it, so many at once, in order. Loop thread only; no timer runs
+while there is no spare and nothing to prepare.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+from collections.abc import Callable, Hashable
+from typing import Any, Self
+
+import msgspec
+
+from edged.clock import Clock
+from edged.errors import BusyError, DeniedError, SandboxSetupError
+from edged.sandbox import calls, outcome, proc
+from edged.sandbox.account import Account
+from edged.sandbox.bwrap import Layout
+from edged.sandbox.calls import CallsHandler
+from edged.sandbox.limits import Backend
+from edged.sandbox.outcome import Outcome
+from edged.sandbox.profile import MIB
+from edged.sandbox.run import Instance, Job, Machine, OnUpdate
+
+BUDGET_MAX = 256 * MIB
+FLOOR = 64 * MIB
+"""Memory that stays available to others."""
+REFILL_S = 0.02
+"""After the last call, so that spares never compete with a burst."""
+LOOK_S = 10.0
+"""Between two looks at the spares."""
+LOAD_S = 10.0
+CPU_MAX = 0.05
+"""Share of a core that a waiting spare may use."""
+KEYS_MAX = 256
+
+_ESTIMATE = {"python": 8 * MIB, "bash": 2 * MIB, "typescript": 45 * MIB}
+"""Until one was measured: proportional set size with a small tool loaded."""
+
+
+class SpareInfo(msgspec.Struct, frozen=True):
+    """One spare, for people; `memory` in bytes."""
+
+    name: str
+    language: str
+    ready: bool
+    memory: int
+    age_s: float
+
+
+class Stats(msgspec.Struct, frozen=True):
+    """What the pool is doing; memory in bytes, the calls since the start."""
+
+    running: int
+    waiting: int
+    spares: tuple[SpareInfo, ...]
+    memory: int
+    budget: int
+    warm_calls: int
+    cold_calls: int
+
+
+class _Use:
+    """One key: how much it is used, and its spare.
+
+    `score` is a count of calls that halves with every half of the idle time.
+    """
+
+    __slots__ = ("cost", "cpu_s", "job", "score", "since", "spare", "spoiled", "used")
+
+    def __init__(self, job: Job, now: float) -> None:
+        self.job = job
+        self.score = 0.0
+        self.used = now
+        self.cost = 0
+        self.spare: Instance | None = None
+        self.since = 0.0
+        self.cpu_s = 0.0
+        self.spoiled = False
+
+    @property
+    def memory(self) -> int:
+        """Bytes of a spare: measured, else estimated."""
+        return self.cost or _ESTIMATE[self.job.language]
+
+
+class Pool:
+    """Runs jobs; use it as `async with`."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        account: Account,
+        layout: Layout,
+        *,
+        clock: Clock,
+        warm_memory: int | None = None,
+        parallel: int = 0,
+        queue_max: int = 1024,
+        idle_s: float = 600.0,
+    ) -> None:
+        """A pool.
+
+        Args:
+            backend: what holds the limits.
+            account: whom tools run as.
+            layout: of the host.
+            clock: for use and age.
+            warm_memory: bytes for spares; None: by the free memory; 0: no spares.
+            parallel: sandboxes that serve calls at once; 0: four for each core.
+            queue_max: calls that may wait for one of these.
+            idle_s: after which an unused spare is dropped.
+        """
+        cores = len(os.sched_getaffinity(0))
+        self._machine = Machine(backend, account, layout, cores)
+        self._clock = clock
+        self._warm_memory = warm_memory
+        self._parallel = parallel or max(8, 4 * cores)
+        self._queue_max = queue_max
+        self._idle_s = idle_s
+        self._uses: dict[Hashable, _Use] = {}
+        self._serving: set[Instance] = set()
+        self._gates: dict[int, asyncio.Semaphore] = {}
+        self._waiting = 0
+        self._warm_calls = 0
+        self._cold_calls = 0
+        self._closing = False
+        self._refill: asyncio.TimerHandle | None = None
+        self._look: asyncio.TimerHandle | None = None
+        self._tasks = asyncio.TaskGroup()
+
+    async def __aenter__(self) -> Self:
+        self._loop = asyncio.get_running_loop()
+        await self._tasks.__aenter__()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Kill everything and wait until it is dead."""
+        self._closing = True
+        for timer in (self._refill, self._look):
+            if timer is not None:
+                timer.cancel()
+        self.drop(lambda _: True)
+        for instance in self._serving:
+            instance.kill()
+        await self._tasks.__aexit__(None, None, None)
+
+    async def call(
+        self,
+        job: Job,
+        call_id: str,
+        params: dict[str, Any],
+        on_update: OnUpdate | None = None,
+        *,
+        calls_handler: CallsHandler | None = None,
+        depth: int = 0,
+    ) -> Outcome:
+        """Run one call to its end; its process tree is dead when this returns.
+
+        Cancelling the task cancels the call: the tool is told, and killed half a
+        second later.
+
+        Args:
+            job: what to run.
+            call_id: handed to the tool.
+            params: validated arguments.
+            on_update: gets the content of each update.
+            calls_handler: makes the calls of a job with `calls`.
+            depth: 0, or one more than that of the call whose tool makes this one;
+                each depth has its own places, so that none waits for its caller.
+
+        Raises:
+            BusyError: too many calls wait already.
+        """
+        gate = self._gates.setdefault(depth, asyncio.Semaphore(self._parallel))
+        await self._enter(gate)
+        instance: Instance | None = None
+        try:
+            use = self._note(job)
+            instance = self._take(use)
+            if instance is None:
+                instance = Instance(job, self._machine)
+                instance.start()
+            self._serving.add(instance)
+            return await _serve(instance, call_id, params, on_update, calls_handler)
+        except SandboxSetupError as error:
+            message = f"the sandbox could not be started: {error}"
+            result = outcome.text_result(message, is_error=True)
+            return Outcome(reason="sandbox-failed", result=result, message=message)
+        finally:
+            gate.release()
+            if instance is not None:
+                self._serving.discard(instance)
+                self._tasks.create_task(instance.close())
+            self._refill_later()
+
+    def drop(self, match: Callable[[Hashable], bool]) -> None:
+        """Drop the spares of keys that match, and what was learnt about them."""
+        for key in [key for key in self._uses if match(key)]:
+            self._drop_spare(self._uses.pop(key))
+
+    def invalidate(self, name: str) -> None:
+        """Drop the spares of a tool, for all users: something of it has changed."""
+        for key in [key for key, use in self._uses.items() if use.job.name == name]:
+            self._drop_spare(self._uses.pop(key))
+
+    def stats(self) -> Stats:
+        """What the pool is doing."""
+        now = self._clock.monotonic()
+        spares = tuple(
+            SpareInfo(
+                use.job.name,
+                use.job.language,
+                use.spare.ready.done(),
+                use.memory,
+                now - use.since,
+            )
+            for use in self._uses.values()
+            if use.spare is not None
+        )
+        return Stats(
+            running=len(self._serving),
+            waiting=self._waiting,
+            spares=spares,
+            memory=sum(spare.memory for spare in spares),
+            budget=self._budget(),
+            warm_calls=self._warm_calls,
+            cold_calls=self._cold_calls,
+        )
+
+    # The call
+
+    async def _enter(self, gate: asyncio.Semaphore) -> None:
+        if gate.locked() and self._waiting >= self._queue_max:
+            raise BusyError(
+                f"{self._waiting} calls wait for a sandbox, the most that may: try again later"
+            )
+        self._waiting += 1
+        try:
+            await gate.acquire()
+        finally:
+            self._waiting -= 1
+
+    def _note(self, job: Job) -> _Use:
+        """Count a use; the least used of too many keys is forgotten."""
+        now = self._clock.monotonic()
+        use = self._uses.get(job.key)
+        if use is None:
+            if len(self._uses) >= KEYS_MAX:
+                least = min(self._uses, key=lambda key: self._score(self._uses[key], now))
+                self._drop_spare(self._uses.pop(least))
+            use = self._uses[job.key] = _Use(job, now)
+        use.score = self._score(use, now) + 1
+        use.used = now
+        return use
+
+    def _score(self, use: _Use, now: float) -> float:
+        halvings = (now - use.used) / (self._idle_s / 2)
+        return use.score / math.exp2(halvings)
+
+    def _take(self, use: _Use) -> Instance | None:
+        spare, use.spare = use.spare, None
+        if spare is None or spare.over.done():
+            self._cold_calls += 1
+            return None
+        self._warm_calls += spare.ready.done()
+        self._cold_calls += not spare.ready.done()
+        return spare
+
+    # Spares
+
+    def _refill_later(self) -> None:
+        if self._closing or self._warm_memory == 0:
+            return
+        if self._refill is not None:
+            self._refill.cancel()
+        self._refill = self._loop.call_later(REFILL_S, self._refill_now)
+
+    def _refill_now(self) -> None:
+        """Start the most wanted spare, unless calls need the machine."""
+        self._refill = None
+        starting = any(not instance.ready.done() for instance in self._serving)
+        if self._waiting or starting or self._loading():
+            if not self._waiting:
+                self._refill_later()
+            return
+        now = self._clock.monotonic()
+        wanted = [use for use in self._uses.values() if self._wants(use, now)]
+        wanted.sort(key=lambda use: self._score(use, now), reverse=True)
+        for use in wanted:
+            if self._make_room(use, now):
+                self._start_spare(use)
+                return
+
+    def _loading(self) -> bool:
+        return any(use.spare and not use.spare.ready.done() for use in self._uses.values())
+
+    def _wants(self, use: _Use, now: float) -> bool:
+        return (
+            use.job.warm
+            and not use.spoiled
+            and use.spare is None
+            and now - use.used < self._idle_s
+        )
+
+    def _make_room(self, use: _Use, now: float) -> bool:
+        """Whether the budget holds one more, if need be in place of less used ones.
+
+        A spare gives way only to a tool with two calls more, so that tools that take
+        turns do not drive each other out at every call.
+        """
+        others = [other for other in self._uses.values() if other.spare is not None]
+        others.sort(key=lambda other: self._score(other, now))
+        room = self._budget() - sum(other.memory for other in others) - use.memory
+        losers: list[_Use] = []
+        for other in others:
+            if room >= 0 or self._score(other, now) + 2 > self._score(use, now):
+                break
+            losers.append(other)
+            room += other.memory
+        if room < 0:
+            return False
+        for other in losers:
+            self._drop_spare(other)
+        return True
+
+    def _budget(self) -> int:
+        """Bytes for all spares."""
+        if self._warm_memory is not None:
+            return self._warm_memory
+        held = sum(use.memory for use in self._uses.values() if use.spare is not None)
+        return min(BUDGET_MAX, max(0, _available() + held - FLOOR) // 4)
+
+    def _start_spare(self, use: _Use) -> None:
+        try:
+            spare = Instance(use.job, self._machine)
+            use.spare = spare
+            spare.start()
+        except SandboxSetupError:
+            self._spoil(use)  # the next call says why
+            return
+        use.since = self._clock.monotonic()
+        use.cpu_s = -1.0
+        spare.ready.add_done_callback(lambda _: self._spare_ready(use, spare))
+        spare.over.add_done_callback(lambda _: self._spare_over(use, spare))
+        if self._look is None:
+            self._look = self._loop.call_later(LOOK_S, self._look_at_spares)
+
+    def _spare_ready(self, use: _Use, spare: Instance) -> None:
+        if use.spare is not spare:
+            return
+        if not use.cost:
+            use.cost = proc.pss(spare.processes())
+        self._refill_later()
+
+    def _spare_over(self, use: _Use, spare: Instance) -> None:
+        """It died before its use, such as by code that fails to load: no more of these."""
+        if use.spare is spare:
+            self._spoil(use)
+
+    def _spoil(self, use: _Use) -> None:
+        use.spoiled = True
+        self._drop_spare(use)
+
+    def _drop_spare(self, use: _Use) -> None:
+        spare, use.spare = use.spare, None
+        if spare is not None:
+            self._tasks.create_task(spare.close())
+
+    def _look_at_spares(self) -> None:
+        """Drop what is idle, restless or too much; the timer goes with the last spare."""
+        self._look = None
+        now = self._clock.monotonic()
+        for use in self._uses.values():
+            if use.spare is None:
+                continue
+            if now - use.used >= self._idle_s:
+                self._drop_spare(use)
+            elif self._restless(use, use.spare, now):
+                self._spoil(use)
+        left = [use for use in self._uses.values() if use.spare is not None]
+        left.sort(key=lambda use: self._score(use, now), reverse=True)
+        while left and sum(use.memory for use in left) > self._budget():
+            self._drop_spare(left.pop())
+        if left:
+            self._look = self._loop.call_later(LOOK_S, self._look_at_spares)
+
+    def _restless(self, use: _Use, spare: Instance, now: float) -> bool:
+        """Whether a spare uses the processor while it waits, or does not get ready."""
+        if not spare.ready.done():
+            return now - use.since > LOAD_S
+        before, use.cpu_s = use.cpu_s, proc.cpu_s(spare.processes())
+        return before >= 0 and use.cpu_s - before > CPU_MAX * LOOK_S
+
+
+async def _serve(
+    instance: Instance,
+    call_id: str,
+    params: dict[str, Any],
+    on_update: OnUpdate | None,
+    handler: CallsHandler | None,
+) -> Outcome:
+    if instance.calls is None:
+        return await instance.call(call_id, params, on_update)
+    async with asyncio.TaskGroup() as tasks:
+        server = tasks.create_task(calls.serve(instance.calls, handler or _refuse))
+        try:
+            return await instance.call(call_id, params, on_update)
+        finally:
+            server.cancel()
+
+
+async def _refuse(name: str, _: dict[str, Any]) -> dict[str, Any]:
+    raise DeniedError(f"{name} cannot be called from here")
+
+
+def _available() -> int:
+    """Bytes that can be used without swapping (proc_meminfo(5), MemAvailable)."""
+    with open("/proc/meminfo", encoding="ascii") as file:
+        for line in file:
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    return 0

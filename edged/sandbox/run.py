@@ -1,0 +1,723 @@
+"""One started sandbox, from its first process to its last.
+
+Spawns bubblewrap, puts its first process under the limits before anything of the
+tool runs, feeds the call, reads messages and output, and ends the whole tree.
+Loop thread only: the death signal follows the thread that spawned (prctl(2)), so a
+sandbox started by a worker would die with the worker.
+
+A call has returned when its process tree is dead: the first process of a PID
+namespace is the last to go (pid_namespaces(7)), and its descriptor says when.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import stat
+import subprocess
+import time
+from collections.abc import Callable, Hashable
+from typing import Any, Literal
+
+import msgspec
+
+from edged import log
+from edged.errors import SandboxSetupError
+from edged.sandbox import bwrap, calls, limits, outcome, probe, proc, seccomp
+from edged.sandbox.account import Account
+from edged.sandbox.bwrap import Layout
+from edged.sandbox.disk import DiskWatch
+from edged.sandbox.frames import Frames, Message, Output, readable, unescape
+from edged.sandbox.limits import Backend
+from edged.sandbox.outcome import Outcome, Reason
+from edged.sandbox.profile import Bind, Profile
+
+Language = Literal["python", "bash", "typescript"]
+OnUpdate = Callable[[list[dict[str, Any]]], None]
+
+DRAIN_S = 0.3
+"""After the end of the processes, for output that is still under way."""
+GRACE_S = 0.5
+"""Between the cancel and the kill (contract, section 10)."""
+KILLED_S = 2.0
+"""After a kill; a process that hangs in a driver cannot be waited for."""
+DISK_S = 0.25
+UPDATE_S = 0.1
+"""Between two updates of a shell's output."""
+
+_READ = 1 << 16
+_UPDATE_SHOWN = 16 << 10
+_INPUT_MAX = 100 << 10
+"""Bytes of one `INPUT_` variable; the kernel's limit of a string is 128 KiB (execve(2))."""
+_INPUTS_MAX = 1 << 20
+_OOM_SCORE_ADJ = "800"
+_EXIT_SIGNAL = 128
+"""bubblewrap reports the end by signal n as status 128 + n."""
+_KEPT = {
+    "bash": (2 << 20, 1 << 20),
+    "python": (8 << 10, 24 << 10),
+    "typescript": (8 << 10, 24 << 10),
+}
+"""Bytes of the beginning and the end of stdout; a shell's is its result."""
+_KEPT_STDERR = (16 << 10, 48 << 10)
+
+
+class Job(msgspec.Struct, frozen=True):
+    """A tool as the sandbox knows it: what to run, in what.
+
+    Attributes:
+        key: of equal sandboxes: the user, the tool, and a digest of all that it is
+            made of.
+        name: of the tool, for people.
+        language: decides how parameters go in and results come out.
+        argv: the host and the entry file, as seen inside.
+        profile: what it may see and use.
+        warm: whether a spare may be kept ready.
+        calls: whether it gets the descriptor for calls of other tools.
+    """
+
+    key: Hashable
+    name: str
+    language: Language
+    argv: tuple[str, ...]
+    profile: Profile
+    warm: bool = True
+    calls: bool = False
+
+
+class Machine(msgspec.Struct, frozen=True):
+    """What all sandboxes of this daemon share."""
+
+    backend: Backend
+    account: Account
+    layout: Layout
+    cores: int
+
+
+def open_bind(bind: Bind) -> int | None:
+    """Open the source of a bind with `O_PATH`; None when it is optional and missing.
+
+    Below `bind.anchor` no component may be a link: a tool could have put it there.
+
+    Raises:
+        SandboxSetupError: there is a link, or nothing.
+    """
+    fd = -1
+    try:
+        if not bind.anchor:
+            return os.open(bind.source, os.O_PATH | os.O_CLOEXEC)
+        fd = os.open(bind.anchor, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        for name in os.path.relpath(bind.source, bind.anchor).split("/"):
+            if name == "..":
+                raise SandboxSetupError(f"{bind.source} is not below {bind.anchor}")
+            parent = fd
+            fd = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+            os.close(parent)
+            if stat.S_ISLNK(os.fstat(fd).st_mode):
+                raise SandboxSetupError(
+                    f"{bind.source}: {name!r} is a symbolic link, which is not followed here:"
+                    " put the directory itself there"
+                )
+    except FileNotFoundError:
+        _close(fd)
+        if bind.optional:
+            return None
+        raise SandboxSetupError(f"{bind.source} is missing") from None
+    except OSError as error:
+        _close(fd)
+        raise SandboxSetupError(f"{bind.source}: {error.strerror}") from error
+    except SandboxSetupError:
+        _close(fd)
+        raise
+    return fd
+
+
+def shell_inputs(params: dict[str, Any]) -> bytes:
+    """A shell fragment that exports each parameter as `INPUT_<NAME>`.
+
+    Values over 100 KiB, and the largest while all are over 1 MiB, are left out: the
+    kernel would refuse to start a program with them. The JSON on stdin has them all.
+
+    Raises:
+        ValueError: a value with a NUL character, which no variable can hold.
+    """
+    lines: list[bytes] = []
+    for name, value in params.items():
+        if value is None:
+            continue
+        text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+        if "\0" in text:
+            raise ValueError(f"`{name}` has a NUL character, which a shell variable cannot hold")
+        data = text.encode("utf-8", "replace")
+        if len(data) <= _INPUT_MAX:
+            variable = "".join(c if c.isascii() and c.isalnum() else "_" for c in name.upper())
+            quoted = data.replace(b"'", b"'\\''")
+            lines.append(b"export INPUT_%s='%s'\n" % (variable.encode(), quoted))
+    lines.sort(key=len)
+    while sum(map(len, lines)) > _INPUTS_MAX:
+        lines.pop()
+    return b"".join(lines)
+
+
+class Instance:
+    """A sandbox that serves one call.
+
+    Attributes:
+        ready: done when the tool's code is loaded.
+        over: done when all of its processes are dead.
+        calls: the daemon's end of the calls descriptor, or None.
+        pid: of the first process, or 0.
+    """
+
+    def __init__(self, job: Job, machine: Machine) -> None:
+        self.job = job
+        self._machine = machine
+        self._loop = asyncio.get_running_loop()
+        self.ready: asyncio.Future[None] = self._loop.create_future()
+        self.over: asyncio.Future[None] = self._loop.create_future()
+        self.calls: socket.socket | None = None
+        self.pid = 0
+        self._nonce = os.urandom(8).hex()
+        self._frames = Frames(self._nonce.encode())
+        self._stdout = Output(*_KEPT[job.language])
+        self._stderr = Output(*_KEPT_STDERR)
+        self._updates_seen = 0
+        self._reason: Reason | None = None
+        self._result: dict[str, Any] | None = None
+        self._message = ""
+        self._exit_code: int | None = None
+        self._killed = False
+        self._shown_at = 0
+        self._info = b""
+        self._pending = b""
+        self._on_update: OnUpdate | None = None
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._fds: dict[str, int] = {}
+        self._directories: list[int] = []
+        self._readers: set[str] = set()
+        self.group = machine.backend.open(job.name, job.profile.limits)
+        self.group.on_exceeded = lambda: self.end("memory")
+
+    # Start
+
+    def start(self) -> None:
+        """Spawn it; all else follows by callbacks.
+
+        Raises:
+            SandboxSetupError: nothing could be started.
+        """
+        theirs: list[int] = []  # descriptors for bubblewrap, closed here after the spawn
+        try:
+            stdio = [self._pipe(name, theirs) for name in ("stdin", "stdout", "stderr")]
+            self._spawn(self._command(theirs), theirs, stdio)
+        except BaseException:
+            self._finish()
+            raise
+        finally:
+            for fd in theirs:
+                os.close(fd)
+        self._fds["process"] = os.pidfd_open(self._process.pid)
+        self._read("info", self._on_info)
+        self._read("stdout", self._on_stdout)
+        self._read("stderr", self._on_stderr)
+        self._read("process", self._on_exit)
+
+    def _pipe(self, name: str, theirs: list[int]) -> int:
+        """Make a pipe; keep this side under `name`, return the other."""
+        read, write = os.pipe2(os.O_CLOEXEC)
+        ours, other = (write, read) if name in ("stdin", "block") else (read, write)
+        os.set_blocking(ours, False)
+        self._fds[name] = ours
+        theirs.append(other)
+        if os.geteuid() == 0:  # else /dev/stderr and the like cannot be opened inside
+            os.fchown(other, self._machine.account.uid, self._machine.account.gid)
+        return other
+
+    def _command(self, theirs: list[int]) -> list[str]:
+        profile, machine = self.job.profile, self._machine
+        if self.job.calls:
+            self.calls, end = socket.socketpair()
+            self.calls.setblocking(False)
+            theirs.append(end.detach())
+            profile = msgspec.structs.replace(
+                profile, env=(*profile.env, ("EDGED_CALLS_FD", str(theirs[-1])))
+            )
+        options = bwrap.arguments(profile, machine.layout, self._open_binds(theirs))
+        args = _memory("args", b"".join(option.encode() + b"\0" for option in options), theirs)
+        program = seccomp.build(
+            seccomp.machines_here(),
+            unix=not profile.network,
+            memfd=machine.backend.level != "watch",
+        )
+        return bwrap.command(
+            args,
+            _memory("seccomp", program, theirs),
+            self._pipe("info", theirs),
+            self._pipe("block", theirs),
+            self._inner(),
+        )
+
+    def _inner(self) -> list[str]:
+        """The command inside: limits, host, entry, nonce."""
+        values = limits.rlimits(
+            self.job.profile.limits, self._machine.cores, self._machine.backend.level
+        )
+        return limits.ulimit_script(values, [*self.job.argv, self._nonce])
+
+    def _open_binds(self, theirs: list[int]) -> dict[str, int]:
+        opened: dict[str, int] = {}
+        for bind in self.job.profile.binds:
+            if bind.write or bind.anchor:
+                fd = open_bind(bind)
+                if fd is None:
+                    continue
+                theirs.append(fd)
+                opened[bind.source] = fd
+                if bind.write and stat.S_ISDIR(os.fstat(fd).st_mode):
+                    self._directories.append(os.dup(fd))
+        return opened
+
+    def _spawn(self, command: list[str], passed: list[int], stdio: list[int]) -> None:
+        account = self._machine.account
+        if account.uid == 0:
+            raise SandboxSetupError("tools never run as uid 0")
+        root = os.geteuid() == 0
+        try:
+            self._process = subprocess.Popen(
+                command,
+                stdin=stdio[0],
+                stdout=stdio[1],
+                stderr=stdio[2],
+                cwd="/",
+                env={},
+                pass_fds=[fd for fd in passed if fd not in stdio],
+                start_new_session=True,
+                user=account.uid if root else None,
+                group=account.gid if root else None,
+                extra_groups=_device_groups(self.job.profile) if root else None,
+            )
+        except FileNotFoundError:
+            raise SandboxSetupError(
+                "bubblewrap is not installed: apt install bubblewrap"
+            ) from None
+        except OSError as error:
+            raise SandboxSetupError(f"bubblewrap cannot be started: {error}") from error
+
+    # Callbacks of the descriptors
+
+    def _on_info(self) -> None:
+        """Put the first process, blocked until then, under the limits and let it go."""
+        self._info += os.read(self._fds["info"], 4096)
+        if not self._info.rstrip().endswith(b"}"):
+            if not self._info:
+                self._drop("info")  # bubblewrap has failed; its exit says so
+            return
+        self._drop("info")
+        self.pid = int(msgspec.json.decode(self._info)["child-pid"])
+        with contextlib.suppress(ProcessLookupError):
+            self._fds["init"] = os.pidfd_open(self.pid)
+            self._read("init", self._on_dead)
+        if self._killed:
+            self.kill()
+            return
+        try:
+            self.group.add(self.pid)
+        except SandboxSetupError as error:
+            self._message = str(error)
+            self.end("sandbox-failed")
+            return
+        _prefer_for_oom(self.pid)
+        os.write(self._fds["block"], b"1")
+        self._drop("block")
+
+    def _on_stdout(self) -> None:
+        data = self._take("stdout")
+        messages, stray = self._frames.feed(data)
+        if not data:
+            stray += self._frames.finish()
+        if stray:
+            self._stdout.add(stray)
+            self._count()
+            if self.job.language == "bash" and self._on_update:
+                self._show_output()
+        for message in messages:
+            self._on_message(message)
+        self._settle()
+
+    def _on_stderr(self) -> None:
+        self._stderr.add(self._take("stderr"))
+        self._count()
+        self._settle()
+
+    def _take(self, name: str) -> bytes:
+        try:
+            data = os.read(self._fds[name], _READ)
+        except BlockingIOError:
+            return b""
+        if not data:
+            self._drop(name)
+        return data
+
+    def _on_message(self, message: Message) -> None:
+        if self._reason is not None:
+            return
+        match message.kind:
+            case "R":
+                if not self.ready.done():
+                    self.ready.set_result(None)
+            case "u" | "t":
+                self._updates_seen += len(message.data)
+                self._count()
+                self._update(message)
+            case "r":
+                self._answered(message.data)
+            case "f":
+                self._message = readable(message.data)
+                self.end("failed")
+            case _:
+                pass  # no host sends others; a tool that does gains nothing
+
+    def _answered(self, data: bytes) -> None:
+        try:
+            self._result = outcome.result_of(msgspec.json.decode(data), self.job.language)
+        except ValueError as error:
+            self._message = str(error)
+            self.end("failed")
+            return
+        self.end("ok")
+
+    def _update(self, message: Message) -> None:
+        if self._on_update is None:
+            return
+        if message.kind == "t":
+            self._on_update([{"type": "text", "text": unescape(message.data)}])
+            return
+        with contextlib.suppress(ValueError):  # an update that is none shows nothing
+            self._on_update(
+                outcome.result_of(msgspec.json.decode(message.data), self.job.language)["content"]
+            )
+
+    def _show_output(self) -> None:
+        """Send a shell's output so far, at most ten times a second."""
+        if "update" in self._timers:
+            return
+        self._timers["update"] = self._loop.call_later(UPDATE_S, self._shown)
+        self._send_output()
+
+    def _shown(self) -> None:
+        del self._timers["update"]
+        if self._stdout.seen != self._shown_at:
+            self._show_output()
+
+    def _send_output(self) -> None:
+        self._shown_at = self._stdout.seen
+        if self._on_update is not None:
+            text = self._stdout.last(_UPDATE_SHOWN)
+            self._on_update([{"type": "text", "text": text}])
+
+    def _count(self) -> None:
+        if self.bytes_seen > self.job.profile.limits.output_max:
+            self.end("output")
+
+    @property
+    def bytes_seen(self) -> int:
+        """Bytes of output and updates so far."""
+        return self._stdout.seen + self._stderr.seen + self._updates_seen
+
+    def _on_dead(self) -> None:
+        """The first process, and with it the whole tree, is dead."""
+        self._drop("init")
+        self._settle()
+
+    def _on_exit(self) -> None:
+        self._exit_code = self._process.wait()
+        self._drop("process")
+        self._kill("init")  # bubblewrap leaves at the tool's exit, its children may live on
+        self._timers["drain"] = self._loop.call_later(DRAIN_S, self._finish)
+        self._settle()
+
+    def _settle(self) -> None:
+        """Whether all that matters has come."""
+        if "init" in self._fds or self.over.done():
+            return
+        answered = self._reason in {"ok", "failed"} and self.pid
+        if answered or not self._fds.keys() & {"process", "stdout", "stderr"}:
+            self._finish()
+
+    def _finish(self) -> None:
+        if not self.over.done():
+            self.over.set_result(None)
+
+    # End
+
+    def end(self, reason: Reason) -> None:
+        """End it for a reason; the first one counts."""
+        if self._reason is None:
+            self._reason = reason
+        self.kill()
+
+    def kill(self) -> None:
+        """SIGKILL the whole tree; `over` follows."""
+        if not self._killed:
+            self._killed = True
+            self._timers["killed"] = self._loop.call_later(KILLED_S, self._give_up)
+        if self.pid:
+            self._kill("init")
+            self._kill("process")
+        # Else bubblewrap is between its fork and its report: its child, which does not
+        # yet die with it, is killed when its number has come.
+
+    def _give_up(self) -> None:
+        """Nothing came of the kill: bubblewrap never reported, or a driver holds a process."""
+        self._kill("process")
+        self._finish()
+
+    def _kill(self, name: str) -> None:
+        if name in self._fds:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._fds[name], signal.SIGKILL)
+
+    async def close(self) -> None:
+        """Kill what is left, wait for it, and give everything back."""
+        self.kill()
+        if not self.over.done():
+            await asyncio.wait([self.over])
+        self._release()
+        await self.group.close()
+
+    def _release(self) -> None:
+        for timer in self._timers.values():
+            timer.cancel()
+        for name in list(self._fds):
+            self._drop(name)
+        for fd in self._directories:
+            os.close(fd)
+        self._directories = []
+        if self.calls is not None:
+            self.calls.close()
+
+    # The call
+
+    async def call(
+        self, call_id: str, params: dict[str, Any], on_update: OnUpdate | None
+    ) -> Outcome:
+        """Serve the one call.
+
+        Args:
+            call_id: handed to the tool.
+            params: its validated arguments.
+            on_update: gets the content of each update, until the end.
+
+        Raises:
+            asyncio.CancelledError: the tool was told, and killed half a second later.
+        """
+        started, warm = time.monotonic(), self.ready.done()
+        self._on_update = on_update
+        try:
+            self._feed(_control(self.job.language, call_id, params))
+            await self._ended()
+        except ValueError as error:
+            self._message = str(error)
+            self.end("failed")
+            await asyncio.wait([self.over])
+        except asyncio.CancelledError:
+            await self._cancelled()
+            raise
+        finally:
+            self._on_update = None
+        return self._outcome(time.monotonic() - started, warm=warm)
+
+    async def _ended(self) -> None:
+        """Wait for the end, under the limits of time and disk."""
+        bounds = self.job.profile.limits
+        self._timers["wall"] = self._loop.call_later(bounds.wall_s, self.end, "timeout")
+        watch = DiskWatch(self._directories, bounds.disk_max, time.time(), self.processes)
+        while not self.over.done():
+            await asyncio.wait([self.over], timeout=DISK_S if self._directories else None)
+            if not self.over.done() and await watch.exceeded():
+                self.end("disk")
+
+    async def _cancelled(self) -> None:
+        """Tell the tool, and kill it after the grace; at once when cancelled again."""
+        try:
+            self._abort()
+            await asyncio.wait([self.over], timeout=GRACE_S)
+        finally:
+            self.end("cancelled")
+        await asyncio.wait([self.over])
+
+    def _abort(self) -> None:
+        """SIGUSR2 to the host, which aborts the tool's signal; SIGTERM to all of a shell."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            if self.job.language == "bash":
+                os.killpg(self.pid or self._process.pid, signal.SIGTERM)
+            elif len(pids := self.processes()) > 1:
+                os.kill(pids[1], signal.SIGUSR2)
+
+    def processes(self) -> list[int]:
+        """The live processes: bubblewrap's first, the host, and what the tool started."""
+        return proc.tree(self.pid) if "init" in self._fds else []
+
+    def _feed(self, data: bytes) -> None:
+        """Write to descriptor 0 without waiting, to the end, and close it."""
+        fd = self._fds.get("stdin")
+        if fd is None:
+            return
+        self._pending = data
+        self._on_writable()
+        if self._pending:
+            self._loop.add_writer(fd, self._on_writable)
+
+    def _on_writable(self) -> None:
+        fd = self._fds["stdin"]
+        try:
+            self._pending = self._pending[os.write(fd, self._pending) :]
+        except BlockingIOError:
+            return
+        except BrokenPipeError:  # the tool does not read its input, or is dead
+            self._pending = b""
+        if not self._pending:
+            self._loop.remove_writer(fd)
+            self._drop("stdin")
+
+    def _outcome(self, duration_s: float, *, warm: bool) -> Outcome:
+        self._drain()
+        self._classify()
+        shell = self.job.language == "bash"
+        reason, number = self._reason or "exit", self._signal()
+        bounds = self.job.profile.limits
+        message = self._message or outcome.sentence(reason, bounds, self._exit_code, number)
+        stdout, stderr = self._stdout.text(), self._stderr.text()
+        tasks_exceeded = reason != "ok" and self.group.tasks_exceeded()
+        result = self._result
+        if result is None:
+            text = outcome.failure_text(message, stdout, stderr, last=shell)
+            result = outcome.text_result(text, is_error=True)
+        if result["isError"] and reason in ("ok", "failed", "exit", "crashed"):
+            text = calls.plain_text(result)
+            hint = outcome.hint(text, self.job.profile, tasks_exceeded=tasks_exceeded)
+            if hint:  # first for a shell, whose exit status stays last
+                block = {"type": "text", "text": hint}
+                result["content"].insert(0 if shell else len(result["content"]), block)
+        return Outcome(
+            reason=reason,
+            result=result,
+            message=message,
+            exit_code=None if self._killed else self._exit_code,
+            signal=number,
+            stdout="" if shell else stdout,
+            stderr=stderr,
+            bytes_seen=self.bytes_seen,
+            duration_s=duration_s,
+            warm=warm,
+        )
+
+    def _drain(self) -> None:
+        """Read what is left of stderr, which nobody waited for after a result."""
+        while "stderr" in self._fds:
+            before = self._stderr.seen
+            self._stderr.add(self._take("stderr"))
+            if self._stderr.seen == before:
+                break
+
+    def _signal(self) -> int:
+        """The signal that ended the tool's process, or 0."""
+        code = self._exit_code
+        if code is None or self._killed or code <= _EXIT_SIGNAL:
+            return 0
+        return code - _EXIT_SIGNAL
+
+    def _classify(self) -> None:
+        """Find out why a call without an answer ended."""
+        if self._reason is not None:
+            return
+        number = self._signal()
+        if self._own_failure():
+            self._reason = "sandbox-failed"
+        elif self.group.memory_exceeded():
+            self._reason = "memory"
+        elif number == signal.SIGXCPU:
+            self._reason = "cpu"
+        elif number:
+            self._reason = "crashed"
+        elif self.job.language == "bash" and self._exit_code == 0:
+            self._reason = "ok"
+            try:
+                self._result = outcome.shell_result(self._stdout.text(), self._stdout.whole())
+            except ValueError as error:
+                self._reason, self._message = "failed", str(error)
+        else:
+            self._reason = "exit"
+
+    def _own_failure(self) -> bool:
+        """Whether bubblewrap itself failed: log the line that shows it in a shell."""
+        error = self._stderr.text().partition("\n")[0]
+        if self.ready.done() or self._exit_code != 1 or not error.startswith("bwrap: "):
+            return False
+        remedy = probe.remedy(error)
+        self._message = f"the sandbox could not be started: {error}" + (remedy and f": {remedy}")
+        job = self.job
+        hidden = frozenset(name for name, _ in job.profile.env)
+        line = bwrap.pasteable(job.profile, self._machine.layout, job.argv, hidden)
+        log.error(f"{job.name}: {self._message}; to see it in a shell: {line}")
+        return True
+
+    # Descriptors
+
+    def _read(self, name: str, callback: Callable[[], None]) -> None:
+        self._readers.add(name)
+        self._loop.add_reader(self._fds[name], callback)
+
+    def _drop(self, name: str) -> None:
+        fd = self._fds.pop(name)
+        if name in self._readers:
+            self._readers.discard(name)
+            self._loop.remove_reader(fd)
+        elif name == "stdin":
+            self._loop.remove_writer(fd)
+        os.close(fd)
+
+
+def _control(language: Language, call_id: str, params: dict[str, Any]) -> bytes:
+    """What goes to descriptor 0: the call, or a shell's variables and its stdin."""
+    if language != "bash":
+        return msgspec.json.encode({"id": call_id, "params": params})
+    inputs = shell_inputs(params)
+    return b"%d\n%s%s" % (len(inputs), inputs, msgspec.json.encode(params))
+
+
+def _prefer_for_oom(pid: int) -> None:
+    """When the machine is out of memory, let the kernel take this one, not the daemon."""
+    try:
+        with open(f"/proc/{pid}/oom_score_adj", "w", encoding="ascii") as file:
+            file.write(_OOM_SCORE_ADJ)
+    except OSError:
+        return  # a courtesy, not a limit
+
+
+def _device_groups(profile: Profile) -> list[int]:
+    """Groups of the declared devices, which the tools' account need not be in."""
+    groups: set[int] = set()
+    for path in profile.devices:
+        with contextlib.suppress(OSError):
+            status = os.stat(path)
+            if stat.S_ISCHR(status.st_mode) and status.st_mode & 0o060:
+                groups.add(status.st_gid)
+    return sorted(groups - {0})
+
+
+def _memory(name: str, data: bytes, theirs: list[int]) -> int:
+    """A descriptor to read `data` from."""
+    fd = os.memfd_create(name)
+    theirs.append(fd)
+    os.write(fd, data)
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd
+
+
+def _close(fd: int) -> None:
+    if fd >= 0:
+        os.close(fd)

@@ -1,0 +1,30 @@
+"""The daemon's long-lived parts, as one frozen record that tools are handed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from edged.audit import Trail
+from edged.board import Board
+from edged.clock import Clock
+from edged.config import Config
+from edged.events import Events
+from edged.media import Media
+from edged.store import Store
+
+
+class Services(msgspec.Struct, frozen=True):
+    """What a built-in tool may reach through `Context.services`."""
+
+    config: Config
+    clock: Clock
+    data: str
+    store: Store
+    events: Events
+    media: Media
+    trail: Trail
+    board: Board
+    describe: Any
+    """`describe(caller, name)`: a tool's schema, source, permissions and body."""

@@ -1,0 +1,107 @@
+"""HTTP tokens: each belongs to a user and a role; only their hashes are kept.
+
+The first token is written to `DATA_PATH/token` (mode 0600) for the owner of the
+board; `edged token add` shows a new one once. Loop thread only.
+"""
+
+from __future__ import annotations
+
+import binascii
+import hashlib
+import os
+from hmac import compare_digest
+
+import msgspec
+
+from edged.clock import Clock, iso
+from edged.errors import Fault, InvalidArgumentsError, NotFoundError
+from edged.identity import LOCAL_USER, Role
+from edged.store import Store, write_atomic
+
+PREFIX = "edged_"
+
+
+class Token(msgspec.Struct, frozen=True):
+    """One token without its secret."""
+
+    name: str
+    user: str
+    role: Role
+    created: str
+    digest: str
+
+
+class Tokens:
+    """The tokens of one data directory."""
+
+    def __init__(self, store: Store, data: str, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self.first = os.path.join(data, "token")
+        self._tokens: dict[str, Token] = {
+            t.name: t for t in store.load("tokens", list[Token], [])
+        }
+
+    def ensure_first(self) -> None:
+        """Make the owner's token where there is none yet."""
+        if not self._tokens:
+            secret = _new_secret()
+            # The file first: after a crash between the two, the next start makes both anew.
+            write_atomic(self.first, secret.encode() + b"\n")
+            self._add("first", LOCAL_USER, "owner", secret)
+
+    def add(self, name: str, user: str, role: Role) -> str:
+        """Make a token; returns its secret, which is not kept.
+
+        Raises:
+            InvalidArgumentsError: the name is taken or not a name.
+            StoreError: nothing changed.
+        """
+        if not name or len(name) > 64 or not name.isprintable():
+            raise InvalidArgumentsError([Fault("name", "must be 1 to 64 printable characters")])
+        if name in self._tokens:
+            raise InvalidArgumentsError([Fault("name", f"a token named {name!r} exists")])
+        secret = _new_secret()
+        self._add(name, user, role, secret)
+        return secret
+
+    def _add(self, name: str, user: str, role: Role, secret: str) -> None:
+        token = Token(name, user, role, iso(self._clock.now()), _digest(secret))
+        self._save({**self._tokens, name: token})
+
+    def revoke(self, name: str) -> None:
+        """End a token.
+
+        Raises:
+            NotFoundError: no such token.
+            StoreError: nothing changed.
+        """
+        if name not in self._tokens:
+            known = ", ".join(self._tokens) or "none"
+            raise NotFoundError(f"no token named {name!r}; there are: {known}")
+        self._save({k: t for k, t in self._tokens.items() if k != name})
+
+    def rows(self) -> list[Token]:
+        """All tokens, by name."""
+        return [self._tokens[name] for name in sorted(self._tokens)]
+
+    def find(self, secret: str) -> Token | None:
+        """The token with this secret; takes the same time for any wrong one."""
+        digest = _digest(secret)
+        found = None
+        for token in self._tokens.values():
+            if compare_digest(token.digest, digest):
+                found = token
+        return found
+
+    def _save(self, tokens: dict[str, Token]) -> None:
+        self._store.save("tokens", list(tokens.values()))
+        self._tokens = tokens
+
+
+def _new_secret() -> str:
+    return PREFIX + binascii.hexlify(os.urandom(24)).decode()
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).hexdigest()

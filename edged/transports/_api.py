@@ -1,0 +1,489 @@
+"""What every HTTP request passes before its handler: the door's checks, in order.
+
+Host, origin, identity, rate, route, size. Every refusal is one problem document
+(RFC 9457). Imports aiohttp, so nothing that starts with the daemon imports this.
+Loop thread only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import re
+import socket
+import traceback
+from collections.abc import Mapping
+from typing import Any, TypeVar
+from urllib.parse import unquote
+
+import msgspec
+from aiohttp.http import HttpVersion11
+from aiohttp.web_protocol import RequestHandler, RequestPayloadError
+from aiohttp.web_request import BaseRequest
+from aiohttp.web_response import Response, StreamResponse
+from aiohttp.web_server import Server
+
+from edged import log
+from edged.config import Config, size
+from edged.control import Control
+from edged.errors import (
+    WIRE,
+    EdgedError,
+    Fault,
+    InvalidArgumentsError,
+    RateLimitedError,
+    RemoteProtocolError,
+    TooLargeError,
+    ToolUnavailableError,
+    UnauthenticatedError,
+)
+from edged.identity import Caller
+from edged.registry import Session
+from edged.transports._calls import Calls
+from edged.transports._limits import Rates, Timing
+from edged.transports._openapi import HEADERS, JSON, PROBLEM, Problem, ProblemFault, Route
+from edged.transports._streams import Stream
+from edged.transports.unix import caller_of, peer_uid
+
+T = TypeVar("T")
+
+HEADER_MAX = 128
+"""Characters of a header that names a session, channel or chat."""
+
+RETRY_S = 1.0
+"""When to come back where the error does not say."""
+
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
+_HOST = re.compile(r"(\[[0-9a-f:.%]+\]|[^:\[\]]+)(?::\d{1,5})?")
+
+
+class Refusal(Exception):  # noqa: N818  an answer, not a fault of edged's hierarchy
+    """An answer that only HTTP has."""
+
+    def __init__(
+        self, status: int, code: str, title: str, detail: str, headers: Mapping[str, str] = {}
+    ) -> None:
+        self.status, self.code, self.title, self.headers = status, code, title, headers
+        super().__init__(detail)
+
+
+def problem(error: Refusal | EdgedError, common: Mapping[str, str]) -> Response:
+    """The response that says what went wrong.
+
+    Args:
+        error: what to say.
+        common: headers that every response has.
+    """
+    headers = dict(common)
+    faults: tuple[ProblemFault, ...] = ()
+    retry_after = None
+    if isinstance(error, Refusal):
+        status, title = error.status, error.title
+        headers.update(error.headers)
+    else:
+        status, _, title = WIRE[error.code]
+    if isinstance(error, InvalidArgumentsError):
+        faults = tuple(ProblemFault(f.path, f.reason) for f in error.faults)
+    elif isinstance(error, UnauthenticatedError):
+        headers["WWW-Authenticate"] = "Bearer"
+    if status in (429, 503):
+        retry_after = error.retry_after_s if isinstance(error, RateLimitedError) else RETRY_S
+        headers["Retry-After"] = str(math.ceil(retry_after))
+    body = Problem(
+        f"urn:edged:error:{error.code}",
+        title,
+        status,
+        str(error),
+        error.code,
+        faults,
+        retry_after,
+        error.reason_code if isinstance(error, ToolUnavailableError) else "",
+    )
+    return Response(
+        status=status, body=msgspec.json.encode(body), content_type=PROBLEM, headers=headers
+    )
+
+
+def internal(error: Exception, where: str) -> Refusal:
+    """The answer to a fault of edged: logged whole, told without a detail."""
+    place = traceback.extract_tb(error.__traceback__)[-1:]
+    at = f" at {place[0].filename}:{place[0].lineno}" if place else ""
+    log.error(f"http: {where}: {type(error).__name__}: {error}{at}")
+    title = WIRE["internal"].title
+    return Refusal(500, "internal", title, "a fault inside edged; its log says what happened")
+
+
+class Request:
+    """One request that passed the door, for its handler.
+
+    Attributes:
+        api: the door.
+        caller: who calls.
+        params: segments of the path by name.
+    """
+
+    __slots__ = ("_common", "_raw", "api", "caller", "params")
+
+    def __init__(
+        self,
+        api: Api,
+        raw: BaseRequest,
+        caller: Caller,
+        params: dict[str, str],
+        common: dict[str, str],
+    ) -> None:
+        self.api = api
+        self.caller = caller
+        self.params = params
+        self._raw = raw
+        self._common = common
+
+    @property
+    def session(self) -> Session:
+        """The session that the headers name."""
+        return self.api.control.session(self.caller)
+
+    @property
+    def is_head(self) -> bool:
+        """Whether only the headers are asked for."""
+        return self._raw.method == "HEAD"
+
+    def header(self, name: str) -> str:
+        """A header, or an empty string."""
+        return self._raw.headers.get(name, "")
+
+    def query(self, name: str) -> str | None:
+        """A query parameter."""
+        return self._raw.rel_url.query.get(name)
+
+    def number(self, name: str, default: int, highest: int) -> int:
+        """A query parameter that is a number from 0.
+
+        Raises:
+            InvalidArgumentsError: it is none.
+        """
+        return self._number(name, self.query(name), default, highest)
+
+    def header_number(self, name: str, default: int, highest: int) -> int:
+        """Likewise a header."""
+        return self._number(name, self._raw.headers.get(name), default, highest)
+
+    @staticmethod
+    def _number(name: str, text: str | None, default: int, highest: int) -> int:
+        if text is None:
+            return default
+        if not (text.isascii() and text.isdigit() and len(text) < 20) or int(text) > highest:
+            raise InvalidArgumentsError([Fault(name, f"must be a number from 0 to {highest}")])
+        return int(text)
+
+    async def fresh(self) -> None:
+        """Wait until the caller's tools are known to be up to date."""
+        waits = self.api.control.catalogue.fresh(self.caller.user)
+        if waits is not None:
+            # Others wait for the same future: a cancelled request must not cancel it.
+            await asyncio.wait([waits])
+
+    async def body(self, kind: type[T]) -> T:
+        """The decoded JSON body; none at all counts as an empty object.
+
+        Raises:
+            InvalidArgumentsError: it does not fit.
+            RemoteProtocolError: it is not JSON.
+            TooLargeError: over `http.max_body`.
+            Refusal: another content type, or too slow.
+        """
+        data = await self.api.read(self._raw)
+        try:
+            return msgspec.json.decode(data or b"{}", type=kind)
+        except msgspec.ValidationError as error:
+            reason, _, path = str(error).partition(" - at `$")
+            raise InvalidArgumentsError([Fault(path.strip(".`"), reason)]) from None
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise RemoteProtocolError(f"the body is not JSON: {error}") from None
+
+    def reply(
+        self, value: Any, status: int = 200, headers: Mapping[str, str] | None = None
+    ) -> Response:
+        """A JSON response; `value` may be encoded already (`bytes`)."""
+        body = value if isinstance(value, bytes) else msgspec.json.encode(value)
+        return Response(
+            status=status,
+            body=body,
+            content_type=JSON,
+            headers={**self._common, **(headers or {})},
+        )
+
+    def stream(self) -> Stream:
+        """An event stream as the response; ended when the daemon stops."""
+        return Stream(self._raw, self._common, self.api.timing.comment_s)
+
+    def headers(self, more: Mapping[str, str]) -> dict[str, str]:
+        """Headers of a response of another kind."""
+        return {**self._common, **more}
+
+
+class Api:
+    """The HTTP side of the daemon."""
+
+    def __init__(
+        self, control: Control, config: Config, timing: Timing, routes: tuple[Route, ...]
+    ) -> None:
+        self.control = control
+        self.timing = timing
+        self.routes = routes
+        self.calls = Calls(control.services.clock, control.services.events)
+        self.streams: set[Stream] = set()
+        """Streams that have no end of their own."""
+        self._config = config
+        self._max_body = size(config.http.max_body)
+        self._hosts = frozenset(name.lower() for name in config.http.hosts)
+        self._rates = Rates(config.http.rate, config.http.burst, control.services.clock.monotonic)
+        self._server = Server(self._serve, handler_cancellation=True)
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    @property
+    def open(self) -> int:
+        """Open connections."""
+        return len(self._server.connections)
+
+    def connection(self) -> asyncio.Protocol:
+        """The protocol of one new connection."""
+        return _Connection(
+            self._server,
+            loop=asyncio.get_running_loop(),
+            keepalive_timeout=self.timing.header_s,
+            lingering_time=self.timing.linger_s,
+            auto_decompress=False,
+            access_log=None,  # type: ignore[arg-type]  # how aiohttp has none
+        )
+
+    async def close(self) -> None:
+        """End all connections; what is being answered may end within `linger_s`."""
+        for stream in self.streams:
+            stream.end()
+        self._server.pre_shutdown()
+        await self._server.shutdown(self.timing.linger_s)
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def read(self, raw: BaseRequest) -> bytes:
+        """The body of a request; its size and time are bounded."""
+        if not raw.body_exists:
+            return b""
+        if raw.content_type != JSON:
+            detail = f"send the body as Content-Type: {JSON}"
+            raise Refusal(415, "unsupported_media_type", "Unsupported media type", detail)
+        if raw.headers.get("Content-Encoding", "identity").lower() != "identity":
+            detail = "send the body without Content-Encoding"
+            raise Refusal(415, "unsupported_media_type", "Unsupported media type", detail)
+        await _go_ahead(raw)
+        timing, loop = self.timing, asyncio.get_running_loop()
+        body = bytearray()
+        deadline = loop.time() + timing.body_s
+        try:
+            async with asyncio.timeout_at(deadline) as limit:
+                while chunk := await raw.content.readany():
+                    body += chunk
+                    if len(body) > self._max_body:
+                        raise self._too_large()
+                    limit.reschedule(deadline + len(body) / timing.body_rate)
+        except TimeoutError:
+            detail = "the body came too slowly"
+            close = {"Connection": "close"}
+            raise Refusal(408, "request_timeout", "Request timeout", detail, close) from None
+        except RequestPayloadError as error:
+            raise RemoteProtocolError(f"the body is broken: {error}") from None
+        return bytes(body)
+
+    def _too_large(self) -> TooLargeError:
+        return TooLargeError(f"the body is over {self._max_body} bytes (http.max_body)")
+
+    async def _serve(self, raw: BaseRequest) -> StreamResponse:
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101  a coroutine runs in a task
+        self._tasks.add(task)
+        common = {
+            "Server": "edged",
+            "Cache-Control": "no-store",
+            "X-Content-Type-Options": "nosniff",
+        }
+        try:
+            return await self._answer(raw, common)
+        except (Refusal, EdgedError) as error:
+            return problem(error, common)
+        except ConnectionError:
+            raise
+        except Exception as error:
+            # The door's last resort.
+            refusal = internal(error, f"{raw.method} {raw.path}")
+            if raw.writer.output_size:
+                # Half an answer is out: only a cut connection can say that it failed.
+                raise ConnectionResetError from error
+            return problem(refusal, common)
+        finally:
+            self._tasks.discard(task)
+
+    async def _answer(self, raw: BaseRequest, common: dict[str, str]) -> StreamResponse:
+        methods, params = self._find(raw.rel_url.raw_path)
+        method = "GET" if raw.method == "HEAD" else raw.method
+        route = methods.get(method)
+        if route is not None and route.is_open:
+            nobody = Caller("", "agent", "", "http")
+            return await _run(route, Request(self, raw, nobody, params, common))
+        if raw.transport is None:
+            raise ConnectionResetError
+        self._check_host(raw)
+        if self._check_origin(raw, common) and method == "OPTIONS":
+            return _preflight(methods, common)
+        caller, key = self._identify(raw, raw.transport.get_extra_info("socket"))
+        self._rates.take(key)
+        if not methods:
+            raise Refusal(
+                404, "not_found", "Not found", f"there is no {raw.path}: see /openapi.json"
+            )
+        if route is None:
+            allow = ", ".join(_allowed(methods))
+            if method == "OPTIONS":
+                return Response(status=204, headers={**common, "Allow": allow})
+            detail = f"{raw.method[:20]} is not for {raw.path}; it takes {allow}"
+            title = "Method not allowed"
+            raise Refusal(405, "method_not_allowed", title, detail, {"Allow": allow})
+        if (raw.content_length or 0) > self._max_body:
+            raise self._too_large()
+        return await _run(route, Request(self, raw, caller, params, common))
+
+    def _find(self, raw_path: str) -> tuple[dict[str, Route], dict[str, str]]:
+        """The routes of a path by method, and the parts of it that have names."""
+        parts = raw_path.split("/")
+        found: dict[str, Route] = {}
+        params: dict[str, str] = {}
+        for route in self.routes:
+            names = route.path.split("/")
+            if len(names) != len(parts):
+                continue
+            pairs = [(n, p) for n, p in zip(names, parts, strict=True) if n != p]
+            if all(name.startswith("{") and part for name, part in pairs):
+                found.setdefault(route.method, route)
+                params.update((name[1:-1], unquote(part)) for name, part in pairs)
+        return found, params
+
+    def _check_host(self, raw: BaseRequest) -> None:
+        """Refuse other names for this address: a web page may have made them up.
+
+        Source: DNS rebinding; the browser sends the name that the page was loaded by.
+        """
+        host = raw.headers.get("Host", "").lower()
+        match = _HOST.fullmatch(host)
+        name = match[1] if match else ""
+        if name in _LOOPBACK or name in self._hosts or host in self._hosts:
+            return
+        address = raw.transport.get_extra_info("sockname") if raw.transport else None
+        if isinstance(address, tuple):
+            own = str(address[0])
+            if name and name.strip("[]") == own:
+                return
+        detail = f"the host {host[:80]!r} is not served here: add it to http.hosts"
+        raise Refusal(403, "denied", WIRE["denied"].title, detail)
+
+    def _check_origin(self, raw: BaseRequest, common: dict[str, str]) -> bool:
+        """Refuse requests of foreign web pages; whether a configured one asks."""
+        origin = raw.headers.get("Origin")
+        if origin is None:
+            return False
+        if origin in self._config.http.origins:
+            common["Access-Control-Allow-Origin"] = origin
+            common["Access-Control-Expose-Headers"] = "Location, Retry-After"
+            common["Vary"] = "Origin"
+            return True
+        # A page of this very listener: its host was found good.
+        if origin.lower().partition("://")[2] == raw.headers.get("Host", "").lower():
+            return False
+        detail = f"the origin {origin[:80]!r} may not use this API: add it to http.origins"
+        raise Refusal(403, "denied", WIRE["denied"].title, detail)
+
+    def _identify(self, raw: BaseRequest, sock: socket.socket) -> tuple[Caller, str]:
+        """Who calls, and the key of the rate that it has used."""
+        session, channel, chat_id = (_short(raw, name) for name in HEADERS)
+        if sock.family == socket.AF_UNIX:
+            caller = caller_of(peer_uid(sock), self._config, "http")
+            caller = msgspec.structs.replace(
+                caller, session=session, channel=channel, chat_id=chat_id
+            )
+            return caller, caller.peer
+        scheme, _, secret = raw.headers.get("Authorization", "").partition(" ")
+        token = self.control.tokens.find(secret.strip()) if scheme.lower() == "bearer" else None
+        if token is None:
+            first = self.control.tokens.first
+            raise UnauthenticatedError(
+                f"send Authorization: Bearer TOKEN; the owner's first token is in {first}"
+            )
+        peer = f"token {token.name}"
+        return Caller(token.user, token.role, session, "http", peer, channel, chat_id), peer
+
+
+class _Connection(RequestHandler):
+    """aiohttp's connection, with edged's words for what is no HTTP."""
+
+    __slots__ = ()
+
+    def handle_error(
+        self,
+        request: BaseRequest,  # noqa: ARG002  aiohttp's signature
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> StreamResponse:
+        if isinstance(exc, ConnectionError):
+            raise exc
+        detail = (message or "").strip().split("\n")[0][:200] or "not HTTP"
+        title = WIRE["protocol_remote"].title
+        refusal = Refusal(status, "protocol_remote", title, detail)
+        response = problem(refusal, {"Server": "edged"})
+        response.force_close()
+        return response
+
+    def log_exception(self, *args: Any, **kw: Any) -> None:
+        log.error(f"http: {' '.join(str(a) for a in args)}: {kw.get('exc_info')!r}")
+
+
+async def _run(route: Route, request: Request) -> StreamResponse:
+    response: StreamResponse = await route.handler(request)
+    return response
+
+
+async def _go_ahead(raw: BaseRequest) -> None:
+    """Tell a client that waits for it to send its body (RFC 9110, section 10.1.1)."""
+    expect = raw.headers.get("Expect")
+    if expect is None or raw.version < HttpVersion11:
+        return
+    if expect.lower() != "100-continue":
+        detail = f"Expect: {expect[:40]} is not understood"
+        raise Refusal(417, "expectation_failed", "Expectation failed", detail)
+    await raw.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+    # The answer itself has not begun.
+    raw.writer.output_size = 0
+
+
+def _short(raw: BaseRequest, name: str) -> str:
+    value = raw.headers.get(name, "")
+    if len(value) > HEADER_MAX or not value.isprintable():
+        reason = f"must be at most {HEADER_MAX} printable characters"
+        raise InvalidArgumentsError([Fault(name, reason)])
+    return value
+
+
+def _allowed(methods: dict[str, Route]) -> list[str]:
+    heads = ["HEAD"] if "GET" in methods else []
+    return [*methods, *heads, "OPTIONS"]
+
+
+def _preflight(methods: dict[str, Route], common: dict[str, str]) -> Response:
+    """What a browser asks for a page of a configured origin (Fetch Standard, CORS)."""
+    allowed = ", ".join(["Authorization", "Content-Type", "Last-Event-ID", *HEADERS])
+    headers = {
+        **common,
+        "Access-Control-Allow-Methods": ", ".join(_allowed(methods)),
+        "Access-Control-Allow-Headers": allowed,
+        "Access-Control-Max-Age": "600",
+    }
+    return Response(status=204, headers=headers)

@@ -1,0 +1,221 @@
+"""The same client over HTTP: `--url`. Standard library; one connection for each request."""
+
+from __future__ import annotations
+
+import http.client
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import quote, urlencode, urlsplit
+
+import msgspec
+
+from edged.client import ANSWER_S, Medium, Update, decoded, raise_remote
+from edged.errors import (
+    CallTimeoutError,
+    ConfigError,
+    EdgedError,
+    NoDaemonError,
+    RemoteProtocolError,
+)
+from edged.results import Block, Result
+
+_JSON = "application/json"
+_EVENTS = "text/event-stream"
+
+
+class _Problem(msgspec.Struct):
+    detail: str = ""
+    title: str = ""
+    code: str = "internal"
+
+
+class _Update(msgspec.Struct):
+    content: list[Block] = []
+
+
+class WebClient:
+    """A client of the daemon's HTTP listener; see `edged.client.Client`."""
+
+    def __init__(self, url: str, token: str) -> None:
+        """A client; nothing is sent yet.
+
+        Args:
+            url: `http://HOST[:PORT]`, or https behind a proxy.
+            token: the bearer token.
+
+        Raises:
+            ConfigError: no such URL.
+        """
+        try:
+            parts = urlsplit(url)
+            port = parts.port
+        except ValueError:
+            parts, port = urlsplit(""), None
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ConfigError(f"{url!r} is no address: write one such as http://127.0.0.1:8420")
+        secure = parts.scheme == "https"
+        self._kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
+        self._host, self._port = parts.hostname, port
+        self._url, self._prefix = url, parts.path.rstrip("/")
+        self._token = token
+
+    def close(self) -> None:
+        """Nothing is open between requests."""
+
+    def request(self, method: str, params: dict[str, Any] | None = None) -> Any:
+        """Ask by the endpoint that stands for a method.
+
+        Raises:
+            EdgedError: the daemon refused, by its code, or HTTP has no such endpoint.
+        """
+        params = params or {}
+        body = None
+        verb = "GET"
+        if method == "edged/tools/state" and "name" in params:
+            verb, path = "PUT", f"/api/tools/{_segment(params['name'])}/state"
+            body = msgspec.json.encode({"enabled": params["enabled"]})
+        elif method == "edged/describe":
+            path = f"/api/tools/{_segment(params['name'])}"
+        elif method in _PATHS:
+            path = _PATHS[method]
+            path += f"?{urlencode(params)}" if params else ""
+        else:
+            what = method.removeprefix("edged/")
+            raise EdgedError(f"{what} is not offered over HTTP: ask on the daemon's own socket")
+        with self._open(verb, path, body, {"Accept": _JSON}) as response:
+            return decoded(response.read(), object)
+
+    def call(
+        self,
+        name: str,
+        arguments: Any,
+        *,
+        on_update: Update | None = None,
+        timeout_s: float | None = None,
+        session: str = "",
+    ) -> Result:
+        """Call a tool; a closed connection cancels it."""
+        body = {"arguments": arguments}
+        if timeout_s is not None:
+            body["timeout"] = timeout_s
+        headers = {"Accept": _EVENTS if on_update is not None else _JSON}
+        if session:
+            headers["Edged-Session"] = session
+        path = f"/api/tools/{_segment(name)}/call"
+        with self._open(
+            "POST", path, msgspec.json.encode(body), headers, answer_s=None
+        ) as response:
+            if on_update is None:
+                return decoded(response.read(), Result)
+            for event, data in _events(response):
+                if event == "update":
+                    on_update(decoded(data, _Update).content)
+                elif event == "result":
+                    return decoded(data, Result)
+        raise NoDaemonError(f"the daemon at {self._url} closed the connection: see its log")
+
+    def follow(self, method: str, params: dict[str, Any]) -> tuple[Any, Iterator[tuple[str, Any]]]:
+        """The trail, and what the events say of each call that ends after it."""
+        asked = {name: value for name, value in params.items() if name != "follow"}
+        return self.request(method, asked), self._ended_calls()
+
+    def medium(self, reference: str) -> Medium:
+        """Fetch the file behind a `media://` URL."""
+        path = f"/api/media/{_segment(reference.removeprefix('media://'))}"
+        with self._open("GET", path, None, {}) as response:
+            name = response.headers.get_filename() or ""
+            return Medium(response.read(), response.headers.get("Content-Type", ""), name)
+
+    def _ended_calls(self) -> Iterator[tuple[str, Any]]:
+        with self._open(
+            "GET", "/api/events", None, {"Accept": _EVENTS}, answer_s=None
+        ) as response:
+            for kind, data in _events(response):
+                event = decoded(data, dict[str, Any])
+                if kind == "call.end":
+                    who = {"time": event["time"], "user": event["user"], "door": ""}
+                    yield "edged/log", {**who, **event["data"]}
+                elif kind == "gap":
+                    lost = event["data"]["next"] - event["data"]["after"] - 1
+                    yield "edged/gap", {"lost": lost}
+        raise NoDaemonError(f"the daemon at {self._url} closed the connection: see its log")
+
+    @contextmanager
+    def _open(
+        self,
+        verb: str,
+        path: str,
+        body: bytes | None,
+        headers: dict[str, str],
+        answer_s: float | None = ANSWER_S,
+    ) -> Iterator[http.client.HTTPResponse]:
+        """Send one request; the response is a success.
+
+        Raises:
+            EdgedError: it is a refusal, or the connection broke.
+        """
+        connection = self._kind(self._host, self._port, timeout=ANSWER_S)
+        headers = {"Authorization": f"Bearer {self._token}", "Connection": "close", **headers}
+        if body is not None:
+            headers["Content-Type"] = _JSON
+        try:
+            connection.connect()
+            connection.sock.settimeout(answer_s)
+            connection.request(verb, self._prefix + path, body, headers)
+            response = connection.getresponse()
+            if response.status >= http.client.BAD_REQUEST:
+                self._refused(response)
+            yield response
+        except TimeoutError:
+            raise CallTimeoutError(f"no answer from {self._url} within {ANSWER_S:g} s") from None
+        except EdgedError:
+            # Some are OSErrors too, and say more than what follows.
+            raise
+        except (OSError, http.client.HTTPException) as error:
+            reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+            raise NoDaemonError(
+                f"no daemon answers at {self._url} ({reason}): start it with edged serve"
+            ) from None
+        except ValueError as error:
+            # A token or a path with characters that no header line may have.
+            raise ConfigError(f"the request cannot be sent: {error}") from None
+        finally:
+            connection.close()
+
+    def _refused(self, response: http.client.HTTPResponse) -> None:
+        try:
+            problem = msgspec.json.decode(response.read(), type=_Problem)
+        except msgspec.DecodeError:
+            status = f"{response.status} {response.reason}"
+            text = f"{self._url} answers {status} and is no daemon: check the address"
+            raise RemoteProtocolError(text) from None
+        raise_remote(problem.detail or problem.title, {"code": problem.code})
+
+
+_PATHS = {
+    "edged/tools/state": "/api/tools",
+    "edged/definitions": "/api/tools",
+    "edged/status": "/api/status",
+    "edged/log": "/api/log",
+}
+"""Methods whose parameters are an endpoint's query."""
+
+
+def _segment(text: str) -> str:
+    return quote(text, safe="")
+
+
+def _events(response: http.client.HTTPResponse) -> Iterator[tuple[str, bytes]]:
+    """Server-sent events: name and data (HTML Standard, section 9.2)."""
+    name, data = "", b""
+    while line := response.readline():
+        field, _, value = line.rstrip(b"\r\n").partition(b":")
+        value = value.removeprefix(b" ")
+        if field == b"event":
+            name = value.decode("utf-8", "replace")
+        elif field == b"data":
+            data = value
+        elif not line.strip() and data:
+            yield name, data
+            name, data = "", b""

@@ -1,0 +1,1 @@
+printf 'Hello, %s!\n' "$INPUT_NAME"

