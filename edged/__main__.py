@@ -1,35 +1,55 @@
-"""The entry of the console script: `edged mcp` by the short road, all else by the table."""
+"""The entry of the console script: what starts often or stays goes by a short road.
+
+`edged mcp` and `edged serve` with plain options never import the option parser,
+which would stay in memory beside them; help and faults still come from it.
+"""
 
 from __future__ import annotations
 
 import sys
 
+_SERVE = ("config", "data", "socket", "http")
+
 
 def main() -> int:
     """Run the command line of this process; returns its exit code."""
-    arguments = sys.argv[1:]
-    if arguments[:1] == ["mcp"]:
-        path = _only_socket(arguments[1:])
-        if path is not None:
+    verb, words = sys.argv[1:2], sys.argv[2:]
+    if verb == ["mcp"]:
+        given = plain(words, ("socket",))
+        if given is not None:
+            from edged import paths
             from edged.transports.stdio import bridge
 
-            return bridge(path)
+            return bridge(given.get("socket") or paths.client_socket())
+    if verb == ["serve"]:
+        sim = "--sim" in words
+        given = plain([word for word in words if word != "--sim"], _SERVE)
+        if given is not None:
+            from edged.cli import guarded
+
+            return guarded(lambda: _serve(given, sim=sim))
     from edged.cli import run
 
-    return run(arguments)
+    return run(sys.argv[1:])
 
 
-def _only_socket(arguments: list[str]) -> str | None:
-    """The socket, when the arguments say nothing else; None leaves them to the parser."""
-    if not arguments:
-        from edged.paths import client_socket
+def plain(words: list[str], names: tuple[str, ...]) -> dict[str, str] | None:
+    """Options `--name value` and `--name=value`; None leaves anything else to the parser."""
+    found: dict[str, str] = {}
+    rest = iter(words)
+    for word in rest:
+        name, equals, value = word.partition("=")
+        value = value if equals else next(rest, "")
+        if name[:2] != "--" or name[2:] not in names or value[:1] in ("", "-"):
+            return None
+        found[name[2:]] = value
+    return found
 
-        return client_socket()
-    name, _, value = arguments[0].partition("=")
-    if name != "--socket":
-        return None
-    rest = [value, *arguments[1:]] if value else arguments[1:]
-    return rest[0] if len(rest) == 1 and rest[0][:1] not in ("", "-") else None
+
+def _serve(given: dict[str, str], *, sim: bool) -> int:
+    from edged.daemon import Options, serve
+
+    return serve(Options(**given, sim=sim))
 
 
 if __name__ == "__main__":

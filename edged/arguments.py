@@ -9,7 +9,8 @@ Values never show in a reason: an input may be sensitive.
 from __future__ import annotations
 
 import re
-from typing import Any
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
 
 import msgspec
 
@@ -19,7 +20,10 @@ from edged.tool import Tool
 INJECTED = frozenset({"workspace", "channel", "chat_id"})
 """Names that hosts inject; accepted everywhere, never widening a right."""
 
-_NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?")
+FAULTS_MAX = 20
+"""Faults that one answer reports; a line of a million wrong names must not become gigabytes."""
+
+_NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,999})(\.[0-9]{1,999})?([eE][+-]?[0-9]{1,9})?")
 _MISSING = object()
 
 
@@ -35,14 +39,14 @@ def decode(tool: Tool, raw: bytes) -> msgspec.Struct:
     """
     try:
         return tool.decode(raw or b"{}")
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return _second_look(tool, raw)
+    except (msgspec.DecodeError, RecursionError):
+        return _second_look(tool, raw or b"{}")
 
 
 def _second_look(tool: Tool, raw: bytes) -> msgspec.Struct:
     try:
         value = msgspec.json.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         fault = Fault("", f"arguments are not JSON: {error}")
         raise InvalidArgumentsError([fault], tool.name) from None
     if value is None:
@@ -54,18 +58,14 @@ def _second_look(tool: Tool, raw: bytes) -> msgspec.Struct:
     given, faults = _renamed(tool, value, fields)
     clean: dict[str, Any] = {}
     for name, field in fields.items():
-        item = given.get(name, _MISSING)
-        if item is _MISSING or (item is None and not field.required):
-            if field.required:
-                faults.append(Fault(name, f"is required ({_expected(tool, name)})"))
-            continue
-        checked = _checked(item, field.type)
-        if isinstance(checked, _Refused):
-            faults.append(Fault(name + checked.path, _reason(tool, name, item, checked)))
-        else:
-            clean[name] = checked.value
+        if name in given:
+            checked, found = _checked(tool, name, given[name], field.type)
+            clean[name] = checked
+            faults += found
+        elif field.required:
+            faults.append(Fault(name, f"is required ({_expected(tool, name)})"))
     if faults:
-        raise InvalidArgumentsError(faults, tool.name)
+        raise InvalidArgumentsError(_bounded(faults), tool.name)
     try:
         return msgspec.convert(clean, tool.type)
     except msgspec.ValidationError as error:
@@ -73,9 +73,16 @@ def _second_look(tool: Tool, raw: bytes) -> msgspec.Struct:
         raise InvalidArgumentsError([Fault("", str(error))], tool.name) from None
 
 
+def _bounded(faults: list[Fault]) -> list[Fault]:
+    if len(faults) <= FAULTS_MAX:
+        return faults
+    return [*faults[:FAULTS_MAX], Fault("", f"and {len(faults) - FAULTS_MAX} more faults")]
+
+
 def _renamed(
     tool: Tool, value: dict[str, Any], fields: dict[str, Any]
 ) -> tuple[dict[str, Any], list[Fault]]:
+    """The given inputs by their own names; null for an optional one is absent."""
     given: dict[str, Any] = {}
     faults: list[Fault] = []
     for key, item in value.items():
@@ -83,66 +90,105 @@ def _renamed(
         if name not in fields:
             if key not in INJECTED:
                 known = ", ".join(fields) or "none"
-                faults.append(Fault(key, f"is not an input of this tool; it takes: {known}"))
-        elif name in given or (name != key and name in value):
+                reason = f"is not an input of this tool; it takes: {known}"
+                faults.append(Fault(key[:64], reason))
+        elif item is None and not fields[name].required:
+            continue
+        elif name in given or (name != key and value.get(name) is not None):
             faults.append(Fault(key, f"is given twice: {key!r} is another word for {name!r}"))
         else:
             given[name] = item
     return given, faults
 
 
-class _Accepted(msgspec.Struct):
-    value: Any
+def _checked(tool: Tool, name: str, item: Any, kind: Any) -> tuple[Any, list[Fault]]:
+    """The value as its type has it, and what is wrong with it."""
+    plain = _plain(item, kind)
+    of_items = _item_type(kind)
+    if isinstance(item, list) and of_items is not None:
+        plain = [_plain(one, of_items) for one in item]
+        faults = [
+            Fault(f"{name}[{index}]{wrong.path}", _lower(wrong.reason))
+            for index, one in enumerate(plain)
+            if (wrong := _refusal(one, of_items)) is not None
+        ]
+        if faults:
+            return item, faults
+    wrong = _refusal(plain, kind)
+    if wrong is None:
+        return plain, []
+    return item, [Fault(name + wrong.path, _reason(tool, name, item, wrong))]
 
 
-class _Refused(msgspec.Struct):
-    path: str
-    reason: str
+def _item_type(kind: Any) -> Any:
+    """What a list's items are, where the input is a list (perhaps optional); else None."""
+    if get_origin(kind) is list:
+        return get_args(kind)[0]
+    options = get_args(kind) if get_origin(kind) in (Annotated, Union, UnionType) else ()
+    return next((found for one in options if (found := _item_type(one)) is not None), None)
 
 
-def _checked(item: Any, kind: Any) -> _Accepted | _Refused:
+def _refusal(item: Any, kind: Any) -> Fault | None:
+    """Why a value does not fit, in msgspec's words but without the value, and where in it."""
     try:
         msgspec.convert(item, kind)
     except msgspec.ValidationError as error:
-        plain = _from_text(item)
-        if plain is not _MISSING:
-            try:
-                msgspec.convert(plain, kind)
-            except msgspec.ValidationError:
-                pass
-            else:
-                return _Accepted(plain)
         reason, _, path = str(error).partition(" - at `$")
-        return _Refused(path.rstrip("`"), reason)
-    return _Accepted(item)
+        if reason.startswith("Invalid enum value"):
+            reason = "Invalid enum value"
+        return Fault(path.rstrip("`"), reason)
+    return None
 
 
-def _from_text(item: Any) -> Any:
-    """The number or boolean that a text unambiguously spells."""
-    if isinstance(item, str):
-        if item in ("true", "false"):
-            return item == "true"
-        if _NUMBER.fullmatch(item):
-            return msgspec.json.decode(item.encode())
-    return _MISSING
+def _plain(item: Any, kind: Any) -> Any:
+    """A value that does not fit as the number or boolean that it spells, where that fits."""
+    if _refusal(item, kind) is None:
+        return item
+    spelled = _MISSING
+    if isinstance(item, float) and item.is_integer():
+        # JSON Schema's integers include 5.0.
+        spelled = int(item)
+    elif item in ("true", "false"):
+        spelled = item == "true"
+    elif isinstance(item, str) and _NUMBER.fullmatch(item):
+        spelled = _number(item)
+    if spelled is _MISSING or _refusal(spelled, kind) is not None:
+        return item
+    return spelled
 
 
-def _reason(tool: Tool, name: str, item: Any, refused: _Refused) -> str:
-    if refused.path or "Expected" not in refused.reason and "enum" not in refused.reason:
-        return refused.reason[:1].lower() + refused.reason[1:]
-    if refused.reason.startswith("Expected") and isinstance(item, int | float | str | list):
-        limit = refused.reason.partition(", got ")[0].removeprefix("Expected ")
+def _number(text: str) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.ValidationError:
+        # Beyond every range, such as 1e999.
+        return _MISSING
+
+
+def _lower(reason: str) -> str:
+    return reason[:1].lower() + reason[1:]
+
+
+def _reason(tool: Tool, name: str, item: Any, wrong: Fault) -> str:
+    reason = wrong.reason
+    if wrong.path or ("Expected" not in reason and "enum" not in reason):
+        return _lower(reason)
+    if reason.startswith("Expected"):
+        limit = reason.partition(", got ")[0].removeprefix("Expected ")
         if any(mark in limit for mark in (">", "<", "length", "matching", "multiple")):
             return f"must be {limit}"
     return f"must be {_expected(tool, name)}, not {_kind(item)}"
 
 
 def _expected(tool: Tool, name: str) -> str:
-    spec = tool.schema["properties"].get(name, {})
-    if "enum" in spec:
-        return "one of " + ", ".join(str(v) for v in spec["enum"])
-    options = spec.get("anyOf", [spec])
-    return " or ".join(str(o.get("type", "any value")) for o in options)
+    spec = tool.schema["properties"][name]
+    words = []
+    for option in spec.get("anyOf", [spec]):
+        if "enum" in option:
+            words.append("one of " + ", ".join(str(v) for v in option["enum"]))
+        else:
+            words.append(str(option.get("type", "any value")))
+    return " or ".join(words)
 
 
 def _kind(value: Any) -> str:
@@ -161,7 +207,7 @@ def without_sensitive(tool: Tool, raw: bytes) -> Any:
     """The arguments for the audit trail: known inputs only, sensitive ones absent."""
     try:
         value = msgspec.json.decode(raw or b"{}")
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except (msgspec.DecodeError, RecursionError):
         return None
     if not isinstance(value, dict):
         return None
@@ -174,8 +220,15 @@ def without_sensitive(tool: Tool, raw: bytes) -> Any:
 
 
 def secret_values(tool: Tool, params: msgspec.Struct) -> tuple[str, ...]:
-    """Values of sensitive inputs, to be masked in what comes out of the call."""
+    """Values of sensitive inputs as text, to be masked in what comes out of the call."""
     if not tool.sensitive:
         return ()
     value = msgspec.to_builtins(params)
-    return tuple(v for n in tool.sensitive if isinstance(v := value.get(n), str) and v)
+    found = (value.get(name) for name in tool.sensitive)
+    return tuple(_spelling(v) for v in found if v and type(v) in (str, int, float))
+
+
+def _spelling(value: str | float) -> str:
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value)

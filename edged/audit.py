@@ -16,9 +16,10 @@ import msgspec
 
 from edged import log
 from edged.clock import Clock
-from edged.store import make_directory
+from edged.store import make_directory, sync_directory, write_all
 
 SEGMENTS = 4
+SEGMENT_MIN = 4_096
 KEPT = 1_000
 """Records kept in memory for readers; on disk there are more."""
 
@@ -55,17 +56,18 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class Trail:
-    """Collects records and writes them in batches. Loop thread only, but for `write_out`."""
+    """Collects records and writes them in batches. Loop thread only."""
 
     def __init__(self, directory: str, clock: Clock, max_bytes: int) -> None:
         self._directory = directory
         self._clock = clock
-        self._segment_max = max(max_bytes // SEGMENTS, 4_096)
+        self._segment_max = max(max_bytes // SEGMENTS, SEGMENT_MIN)
         self._waiting: deque[Callable[[], Record]] = deque()
         self._recent: deque[Record] = deque(maxlen=KEPT)
         self._listeners: dict[int, Callable[[Record], None]] = {}
         self._next = 0
         self._failing = False
+        self._loaded = False
         self.lost = 0
         self.on_first: Callable[[], None] | None = None
 
@@ -91,53 +93,91 @@ class Trail:
         return lambda: self._listeners.pop(key, None) and None
 
     def recent(self, limit: int, user: str | None) -> list[Record]:
-        """The newest records, oldest first; `user` None is everyone's."""
-        self.flush()
-        rows = [r for r in self._recent if user is None or r.user == user]
-        return rows[-limit:] if limit else []
+        """The newest records, oldest first, those of earlier runs too.
 
-    def load(self) -> None:
-        """Read the newest records of an earlier run."""
-        for path in self._segments()[-2:]:
-            self._recent.extend(read_segment(path))
+        Args:
+            limit: at most so many.
+            user: whose; None is everyone's.
+        """
+        self.flush()
+        if not self._loaded:
+            self._load()
+        rows = [r for r in self._recent if user is None or r.user == user]
+        return rows[-limit:] if limit > 0 else []
+
+    def _load(self) -> None:
+        """Put what the disk has before what is in memory; only a reader pays for it."""
+        self._loaded = True
+        here = {record.call_id for record in self._recent}
+        earlier: deque[Record] = deque(maxlen=KEPT)
+        for path in segments(self._directory):
+            earlier.extend(r for r in read_segment(path) if r.call_id not in here)
+        self._recent.extendleft(list(reversed(earlier))[: KEPT - len(self._recent)])
 
     def flush(self) -> None:
         """Write what is waiting; a failure is logged once and the records stay in memory."""
         if not self._waiting:
             return
-        records = [make() for make in self._waiting]
-        self._waiting.clear()
-        self._recent.extend(records)
-        data = msgspec.json.Encoder().encode_lines(records)
+        makes, self._waiting = self._waiting, deque()
+        lines = [line for make in makes if (line := self._line(make))]
         try:
-            self._append(data)
+            self._append(lines)
         except OSError as error:
             if not self._failing:
-                log.error(f"audit trail {self._directory}: {error.strerror}: records are not kept")
+                reason = error.strerror or error
+                log.error(f"audit trail {self._directory}: {reason}: records are not kept")
             self._failing = True
-            self.lost += len(records)
         else:
             if self._failing:
                 log.info(f"audit trail {self._directory} is written again")
             self._failing = False
 
-    def _append(self, data: bytes) -> None:
-        make_directory(self._directory)
-        segments = self._segments()
-        number = _number(segments[-1]) if segments else 1
-        if segments and os.path.getsize(segments[-1]) + len(data) > self._segment_max:
-            number += 1
-        path = os.path.join(self._directory, f"{number:08d}.jsonl")
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
+    def _line(self, make: Callable[[], Record]) -> bytes:
+        """One record as it is written; empty when it cannot be, so that the others are."""
         try:
-            if _torn(path):
-                data = b"\n" + data
-            os.write(fd, data)
-            os.fdatasync(fd)
-        finally:
-            os.close(fd)
-        for old in self._segments()[:-SEGMENTS]:
-            os.unlink(old)
+            record = make()
+            line = msgspec.json.encode(record) + b"\n"
+        except (ValueError, TypeError, RecursionError) as error:
+            self.lost += 1
+            log.error(f"audit trail: a record cannot be written: {error}")
+            return b""
+        self._recent.append(record)
+        return line
+
+    def _append(self, lines: list[bytes]) -> None:
+        """Write lines, each segment's share at once, and drop the oldest segments.
+
+        Raises:
+            OSError: the disk does not take them; `lost` counts those that are not there.
+        """
+        self.lost += len(lines)
+        make_directory(self._directory)
+        start = 0
+        while start < len(lines):
+            path, room = self._open_segment(len(lines[start]))
+            end = start + 1
+            room -= len(lines[start])
+            while end < len(lines) and len(lines[end]) <= room:
+                room -= len(lines[end])
+                end += 1
+            _append_to(path, b"".join(lines[start:end]))
+            self.lost -= end - start
+            start = end
+            # Here, so that a large batch never has more than one segment over the bound.
+            for old in self._segments()[:-SEGMENTS]:
+                os.unlink(old)
+
+    def _open_segment(self, size: int) -> tuple[str, int]:
+        """The segment that takes the next `size` bytes, and the room in it."""
+        there = self._segments()
+        number = 1
+        if there:
+            room = self._segment_max - os.path.getsize(there[-1])
+            # One byte for the newline that a torn line may need.
+            if size < room:
+                return there[-1], room - 1
+            number = _number(there[-1]) + 1
+        return os.path.join(self._directory, f"{number:08d}.jsonl"), self._segment_max
 
     def _segments(self) -> list[str]:
         return segments(self._directory)
@@ -149,7 +189,8 @@ def segments(directory: str) -> list[str]:
         names = os.listdir(directory)
     except OSError:
         return []
-    return [os.path.join(directory, n) for n in sorted(names) if n.endswith(".jsonl")]
+    found = [os.path.join(directory, n) for n in names if _number(n)]
+    return sorted(found, key=_number)
 
 
 def read_segment(path: str) -> list[Record]:
@@ -164,23 +205,34 @@ def read_segment(path: str) -> list[Record]:
     for line in lines:
         try:
             records.append(decoder.decode(line))
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             continue
     return records
 
 
-def _torn(path: str) -> bool:
-    with open(path, "rb") as file:
-        end = file.seek(0, os.SEEK_END)
-        if not end:
-            return False
-        file.seek(end - 1)
-        return file.read(1) != b"\n"
+def _append_to(path: str, data: bytes) -> None:
+    """Append whole lines to a segment; what was begun and failed is taken back."""
+    fresh = not os.path.exists(path)
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
+    try:
+        size = os.fstat(fd).st_size
+        torn = size > 0 and os.pread(fd, 1, size - 1) != b"\n"
+        try:
+            write_all(fd, b"\n" + data if torn else data)
+            os.fdatasync(fd)
+        except OSError:
+            os.ftruncate(fd, size)
+            raise
+    finally:
+        os.close(fd)
+    if fresh:
+        sync_directory(os.path.dirname(path))
 
 
 def _number(path: str) -> int:
-    stem = os.path.basename(path).removesuffix(".jsonl")
-    return int(stem) if stem.isdigit() else 1
+    """The number of a segment; 0 for any other file."""
+    stem, ending = os.path.splitext(os.path.basename(path))
+    return int(stem) if ending == ".jsonl" and stem.isdecimal() else 0
 
 
 def bounded(arguments: Any) -> Any:

@@ -186,8 +186,8 @@ class Catalogue:
 
     def _renew(self, root: _Root, entry: Entry) -> bool:
         """Whether a tool's files changed since they were looked at; then the new tool is there."""
-        new = discover.examine(entry.directory, entry.origin, self._clock.now())
-        if new.digest == entry.digest and new.problem == entry.problem:
+        new = discover.again(entry, self._cache, self._clock.now())
+        if new is entry or (new.digest == entry.digest and new.problem == entry.problem):
             return False
         root.entries = [new if e.directory == entry.directory else e for e in root.entries]
         if not os.path.isdir(entry.directory):

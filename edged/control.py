@@ -7,6 +7,7 @@ Loop thread only.
 from __future__ import annotations
 
 import asyncio
+import binascii
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
@@ -21,6 +22,9 @@ from edged.registry import FORMATS, Format, Registry, Session, State
 from edged.services import Services
 from edged.tokens import Tokens
 from edged.tool import Permissions
+
+MEDIA_PART = 4 << 20
+"""Bytes of a medium in one message."""
 
 SESSIONS = 512
 """Named and identity sessions kept; the one longest unused is dropped."""
@@ -161,6 +165,25 @@ class Control:
     def log(self, caller: Caller, limit: int) -> list[Record]:
         """The newest audit records: all for an owner, its own for an agent."""
         return self.services.trail.recent(limit, None if caller.is_owner else caller.user)
+
+    def media(self, caller: Caller, reference: str, offset: int) -> dict[str, Any]:
+        """A part of a medium, at most 4 MiB, as base64; `next` is None at its end.
+
+        Raises:
+            NotFoundError: none, expired, or another user's.
+            StoreError: it cannot be read.
+        """
+        media = self.services.media
+        medium = media.get(caller.user, reference, owner=caller.is_owner)
+        data = media.read(medium, offset, MEDIA_PART)
+        end = offset + len(data)
+        return {
+            "data": binascii.b2a_base64(data, newline=False).decode(),
+            "mime_type": medium.mime_type,
+            "name": medium.name,
+            "size": medium.size,
+            "next": end if data and end < medium.size else None,
+        }
 
     def status(self, caller: Caller) -> dict[str, Any]:
         """Health of every part."""

@@ -16,25 +16,31 @@ from typing import Any
 import msgspec
 
 from edged import arguments, log, results
-from edged.audit import Record, bounded
+from edged.audit import ARGUMENTS_MAX, Record, bounded
 from edged.clock import iso
 from edged.errors import (
     BusyError,
     DeniedError,
     EdgedError,
+    Fault,
     InvalidArgumentsError,
     ToolUnavailableError,
 )
 from edged.identity import Caller
-from edged.registry import Registry, Session
-from edged.results import Block, Result
+from edged.registry import NAME_MAX, Registry, Session
+from edged.results import Block, Result, Text
 from edged.services import Services
 from edged.tool import Context, Tool
 
 MAX_DEPTH = 4
 """How deep tools may call tools."""
 
+DETAIL_MAX = 200
+"""Characters of a failure's text in the trail."""
+
 Update = Callable[[list[Block]], None]
+_encode = msgspec.json.Encoder().encode
+
 StartTask = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
 
 
@@ -49,6 +55,7 @@ class Call:
         "masked",
         "name",
         "on_update",
+        "outcome",
         "raw",
         "result",
         "session",
@@ -65,6 +72,7 @@ class Call:
         self.raw = b""
         self.tool: Tool | None = None
         self.started = 0.0
+        self.outcome: tuple[Result, str] | None = None
         self.result: Result | None = None
         self.cancelled = False
         self.task: asyncio.Task[None] | None = None
@@ -85,7 +93,8 @@ class Call:
             self._on_done = callback
 
     def cancel(self) -> None:
-        """End it: its process tree dies, no result comes."""
+        """End it: its process tree dies, no update comes any more."""
+        self.on_update = None
         if self.task is not None and not self.done:
             self.task.cancel()
 
@@ -134,12 +143,13 @@ class Dispatcher:
         self.registry = registry
         self.services = services
         self._start_task = start_task
-        self._secrets = secrets
+        self._secrets = _longest_first(secrets)
         self._prefix = os.urandom(4).hex()
         self._count = 0
         self._running: set[Call] = set()
         self._draining = False
-        self._ready: asyncio.Event | None = None
+        # Media are one thread's at a time; long outputs wait for one another.
+        self._storing = asyncio.Lock()
 
     @property
     def running(self) -> int:
@@ -163,7 +173,7 @@ class Dispatcher:
             session: scope of promotions; None has none.
             name: the tool's.
             raw: JSON of the arguments; empty for none.
-            timeout_s: never longer than the tool's own.
+            timeout_s: above 0, and never longer than the tool's own.
             on_update: gets each update until the end.
 
         Raises:
@@ -174,17 +184,18 @@ class Dispatcher:
         call = Call(f"{self._prefix}-{self._count}", caller, session, name)
         call.raw = raw
         call.started = self.services.clock.monotonic()
+        call.masked = self._secrets
         try:
-            params = self._accept(call)
+            params = self._accept(call, timeout_s)
         except EdgedError as error:
             self._audit(call, error.code, str(error))
             raise
         tool = call.tool
         assert tool is not None  # noqa: S101  _accept sets it
         call.on_update = on_update
-        call.masked = self._secrets
         if tool.sensitive:
-            call.masked += arguments.secret_values(tool, params)
+            own = arguments.secret_values(tool, params)
+            call.masked = _longest_first((*self._secrets, *own))
         limit = tool.timeout_s if timeout_s is None else min(timeout_s, tool.timeout_s)
         if session is not None:
             session.call_started()
@@ -194,23 +205,28 @@ class Dispatcher:
         self._run(call, tool, params, limit)
         return call
 
-    def _accept(self, call: Call) -> msgspec.Struct:
-        if self._draining:
-            raise BusyError("edged is stopping and takes no new calls")
+    def _accept(self, call: Call, timeout_s: float | None) -> msgspec.Struct:
         caller, name = call.caller, call.name
+        if self._draining and not caller.depth:
+            raise BusyError("edged is stopping and takes no new calls")
+        if timeout_s is not None and not timeout_s > 0:
+            raise InvalidArgumentsError([Fault("timeout", "must be above 0 seconds")])
         if caller.allowed is not None and name not in caller.allowed:
             raise DeniedError(
-                f"this tool may not call {name!r}: add it to `calls:` in its TOOL.md"
+                f"this tool may not call {name[:NAME_MAX]!r}: add it to `calls:` in its TOOL.md"
             )
         if caller.depth > MAX_DEPTH:
-            raise DeniedError(f"tools called tools {MAX_DEPTH} deep: {name!r} is not called")
+            deep = f"tools called tools {MAX_DEPTH} deep"
+            raise DeniedError(f"{deep}: {name[:NAME_MAX]!r} is not called")
         tool = self.registry.find(caller.user, name, call.session)
         if tool.renew is not None and tool.renew():
             tool = self.registry.find(caller.user, name, call.session)
         call.tool = tool
         status, reason = self.registry.status(tool)
         if status != "enabled":
-            remedy = tool.problem or f"the owner can switch it on: edged tools --enable {name}"
+            remedy = f"the owner can switch it on: edged tools --enable {name}"
+            if status == "blocked":
+                remedy = tool.problem
             raise ToolUnavailableError(name, status, reason, remedy)
         return arguments.decode(tool, call.raw)
 
@@ -228,39 +244,45 @@ class Dispatcher:
         try:
             outcome = tool.run(params, context)
         except Exception as error:  # noqa: BLE001  a tool may raise anything
-            self._end(call, *_failed(tool, error))
+            self._end(call, *_failed(call, tool, error))
             return
         if type(outcome) is Result and (not tool.cut or results.is_small(outcome)):
             self._end(call, outcome, "error" if outcome.is_error else "ok")
             return
         self._running.add(call)
         call.task = self._start_task(self._await(call, tool, outcome, limit))
+        call.task.add_done_callback(lambda _: self._ended(call, outcome))
 
     async def _await(
         self, call: Call, tool: Tool, outcome: Result | Awaitable[Result], limit: float
     ) -> None:
-        code = "ok"
+        scope = asyncio.timeout(None if tool.own_deadline else limit)
         try:
-            if not isinstance(outcome, Result):
-                async with asyncio.timeout(None if tool.own_deadline else limit):
-                    outcome = await outcome
-            if outcome.is_error:
-                code = "error"
-            if tool.cut and not results.is_small(outcome):
-                results.mask_result(outcome, call.masked)
-                outcome = await asyncio.to_thread(self._normalise, call, tool, outcome)
-        except TimeoutError as error:
-            if isinstance(error, EdgedError):
-                outcome, code = _failed(tool, error)
+            if isinstance(outcome, Result):
+                result = outcome
             else:
-                outcome, code = results.failure(f"timed out after {limit:g} s"), "timeout"
-        except asyncio.CancelledError:
-            call.cancelled = True
-            self._end(call, None, "cancelled")
-            raise
+                async with scope:
+                    result = await outcome
+            if tool.cut and not results.is_small(result):
+                results.mask_result(result, call.masked)
+                async with self._storing:
+                    result = await asyncio.to_thread(self._normalise, call, tool, result)
+            call.outcome = result, "error" if result.is_error else "ok"
         except Exception as error:  # noqa: BLE001  a tool may raise anything
-            outcome, code = _failed(tool, error)
-        self._end(call, outcome, code)
+            if scope.expired() and isinstance(error, TimeoutError):
+                call.outcome = results.failure(f"timed out after {limit:g} s"), "timeout"
+            else:
+                call.outcome = _failed(call, tool, error)
+
+    def _ended(self, call: Call, outcome: Result | Awaitable[Result]) -> None:
+        """The task is over; of one that was cancelled before it began, nothing ran at all."""
+        if call.outcome is None:
+            call.cancelled = True
+            if isinstance(outcome, Coroutine):
+                outcome.close()
+            self._end(call, None, "cancelled")
+        else:
+            self._end(call, *call.outcome)
 
     def _normalise(self, call: Call, tool: Tool, result: Result) -> Result:
         def keep(data: bytes, mime: str, name: str) -> str:
@@ -275,7 +297,7 @@ class Dispatcher:
         if result is not None:
             if call.masked:
                 results.mask_result(result, call.masked)
-            results.complete(result)
+            result = results.complete(_sendable(result))
             result.call_id = call.id
             result.duration_ms = duration
             call.result = result
@@ -283,7 +305,7 @@ class Dispatcher:
             call.session.call_ended()
         detail = ""
         if result is not None and result.is_error:
-            detail = result.for_llm[:200]
+            detail = result.for_llm
         self._audit(call, code, detail, duration)
         self.services.events.publish(
             "call.end",
@@ -296,8 +318,10 @@ class Dispatcher:
         if call.done or call.on_update is None:
             return
         if call.masked:
-            content = results.mask_result(Result(content), call.masked).content
-        call.on_update(content)
+            # A result may hold a short one by chance; an update is to hold none.
+            plain = results.mask(msgspec.to_builtins(content), call.masked)
+            content = msgspec.convert(plain, list[Block])
+        call.on_update(_valid(content, list[Block]))
 
     async def _inner(self, outer: Call, name: str, raw: bytes) -> Result:
         """A tool runs another tool: the same path again, one deeper."""
@@ -311,31 +335,36 @@ class Dispatcher:
 
     def _audit(self, call: Call, code: str, detail: str, duration: float | None = None) -> None:
         services = self.services
-        caller, tool, raw = call.caller, call.tool, call.raw
+        # The record is made later: what it needs is taken here, so that neither the
+        # result nor long arguments stay in memory until then.
+        caller, tool, secrets = call.caller, call.tool, self._secrets
+        call_id, name = call.id, call.name[:NAME_MAX]
         now = services.clock.now()
         if duration is None:
             duration = round((services.clock.monotonic() - call.started) * 1000, 3)
-        for secret in call.masked:
-            detail = detail.replace(secret, results.MASK)
+        detail = results.mask(detail, call.masked)[:DETAIL_MAX]
+        raw: bytes | None = call.raw
+        kept: Any = None
+        if tool is None or code == InvalidArgumentsError.code:
+            raw = None
+        elif len(call.raw) > ARGUMENTS_MAX:
+            raw, kept = None, _kept(tool, call.raw, secrets)
 
         def make() -> Record:
-            kept = None
-            if tool is not None and code != InvalidArgumentsError.code:
-                kept = bounded(results.mask(arguments.without_sensitive(tool, raw), self._secrets))
             return Record(
                 iso(now),
-                call.id,
+                call_id,
                 caller.user,
                 caller.role,
                 caller.door,
-                call.name[:128],
+                name,
                 code,
                 duration,
                 caller.peer,
                 caller.session,
                 tool.source if tool is not None else "",
-                detail[:300],
-                kept,
+                detail,
+                _kept(tool, raw, secrets) if tool is not None and raw is not None else kept,
             )
 
         services.trail.add(make)
@@ -353,10 +382,52 @@ class Dispatcher:
             await asyncio.wait(tasks, timeout=grace_s)
 
 
-def _failed(tool: Tool, error: Exception) -> tuple[Result, str]:
+def _kept(tool: Tool, raw: bytes, secrets: tuple[str, ...]) -> Any:
+    """The arguments as the trail has them."""
+    return bounded(results.mask(arguments.without_sensitive(tool, raw), secrets))
+
+
+def _longest_first(secrets: tuple[str, ...]) -> tuple[str, ...]:
+    """In the order of masking: one that holds another is masked whole."""
+    return tuple(sorted((s for s in secrets if s), key=len, reverse=True))
+
+
+def _sendable(result: Result) -> Result:
+    """The result as every door can send it: doors never meet what is no JSON."""
+    if result.structured is None and result.for_user is None:
+        # The hot path's one look.
+        if all(type(b) is Text and b.text.isascii() for b in result.content):
+            return result
+    try:
+        return _valid(result, Result)
+    except (TypeError, ValueError, RecursionError) as error:
+        return results.failure(f"the tool's result is not JSON: {error}")
+
+
+def _valid(value: Any, kind: Any) -> Any:
+    """The value itself, or without the lone surrogates that names of files may have."""
+    try:
+        _encode(value)
+    except UnicodeEncodeError:
+        return msgspec.convert(_without_surrogates(msgspec.to_builtins(value)), kind)
+    return value
+
+
+def _without_surrogates(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, list):
+        return [_without_surrogates(item) for item in value]
+    if isinstance(value, dict):
+        return {_without_surrogates(k): _without_surrogates(v) for k, v in value.items()}
+    return value
+
+
+def _failed(call: Call, tool: Tool, error: Exception) -> tuple[Result, str]:
     if isinstance(error, EdgedError):
         return results.failure(str(error)), error.code
     place = traceback.extract_tb(error.__traceback__)[-1:]
     where = f" at {place[0].filename}:{place[0].lineno}" if place else ""
-    log.error(f"tool {tool.name} raised {type(error).__name__}: {error}{where}")
-    return results.failure(f"{type(error).__name__}: {error}"), "internal"
+    text = results.mask(f"{type(error).__name__}: {error}", call.masked)
+    log.error(f"tool {tool.name} raised {text}{where}")
+    return results.failure(text), "internal"

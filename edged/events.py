@@ -21,7 +21,8 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     """One event.
 
     Attributes:
-        id: rises by one; starts anew with the daemon.
+        id: rises by one. A daemon starts with the microseconds since 1970, so that an id
+            of an earlier run (or one from before a jump of the clock) is known as such.
         kind: `call.start`, `call.update`, `call.end`, `tools.changed`, `gap`, …
         time: RFC 3339, UTC.
         user: whose it is; owners see all. Empty: everyone's.
@@ -43,7 +44,7 @@ class Events:
         self._ring: deque[tuple[int, float, str, str, dict[str, Any]]] = deque(maxlen=KEPT)
         self._listeners: dict[int, Callable[[Event], None]] = {}
         self._next_listener = 0
-        self.last_id = 0
+        self.last_id = int(clock.now() * 1_000_000)
 
     def publish(self, kind: str, user: str, data: dict[str, Any]) -> None:
         """Record an event and hand it to every subscriber."""
@@ -63,18 +64,22 @@ class Events:
         return lambda: self._listeners.pop(key, None) and None
 
     def since(self, last_id: int) -> list[Event]:
-        """The kept events after `last_id`, led by a `gap` event when some are gone."""
-        rows = [row for row in self._ring if row[0] > last_id]
-        events = [_event(row) for row in rows]
+        """The kept events after `last_id`, led by a `gap` event when some are gone.
+
+        Args:
+            last_id: the last one that the asker has; 0 is none.
+        """
         oldest = self._ring[0][0] if self._ring else self.last_id + 1
-        if last_id > self.last_id or (last_id and last_id + 1 < oldest):
+        known = oldest - 1 <= last_id <= self.last_id
+        events = [_event(row) for row in self._ring if not known or row[0] > last_id]
+        if last_id and not known:
             events.insert(0, self.gap(last_id, oldest))
         return events
 
     def gap(self, last_id: int, oldest: int) -> Event:
-        """The event that says that events between two ids are gone."""
+        """The event that says that those between `last_id` and `oldest` are gone."""
         data = {"after": last_id, "next": oldest}
-        return Event(min(last_id, self.last_id), "gap", iso(self._clock.now()), "", data)
+        return Event(oldest - 1, "gap", iso(self._clock.now()), "", data)
 
 
 def _event(row: tuple[int, float, str, str, dict[str, Any]]) -> Event:

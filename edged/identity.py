@@ -5,6 +5,7 @@ Knows no sockets: doors find out who is calling and build a `Caller`.
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
 import msgspec
@@ -14,6 +15,13 @@ Door = Literal["unix", "http", "stdio", "internal"]
 
 LOCAL_USER = "local"
 """The user of unmapped local callers, of root and of the daemon's own uid."""
+
+_EMAIL = r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}@[A-Za-z0-9.-]{1,190}"
+
+
+def is_user(name: str) -> bool:
+    """Whether a name may be a user: its directory lies beside the daemon's own."""
+    return name == LOCAL_USER or re.fullmatch(_EMAIL, name) is not None
 
 
 class Caller(msgspec.Struct, frozen=True, gc=False):

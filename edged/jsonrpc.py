@@ -22,7 +22,9 @@ METHOD_NOT_FOUND = -32601
 INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
 
-_ID_START = frozenset(b'"-0123456789')
+
+class _Id(msgspec.Struct, gc=False):
+    id: msgspec.Raw = msgspec.Raw()
 
 
 class _Envelope(msgspec.Struct, gc=False):
@@ -49,6 +51,7 @@ class Message(NamedTuple):
 
 
 _decode = msgspec.json.Decoder(_Envelope).decode
+_decode_id = msgspec.json.Decoder(_Id).decode
 _encode = msgspec.json.Encoder().encode
 
 
@@ -62,20 +65,23 @@ def parse(line: bytes | bytearray | memoryview) -> Message:
     try:
         envelope = _decode(line)
     except msgspec.ValidationError as error:
-        raise RemoteProtocolError(f"not a JSON-RPC request: {error}", INVALID_REQUEST, b"") from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        reason = f"not a JSON-RPC request: {error}"
+        raise RemoteProtocolError(reason, INVALID_REQUEST, _readable_id(line)) from None
+    except msgspec.DecodeError as error:
         raise RemoteProtocolError(f"not JSON: {error}", PARSE_ERROR, b"") from None
     except RecursionError:
         raise RemoteProtocolError("JSON is nested too deeply", PARSE_ERROR, b"") from None
     raw_id = bytes(envelope.id)
+    if envelope.method is None and _is_response(envelope):
+        # An error whose request the peer could not read carries no usable id: it is answered
+        # by nothing, or two peers would complain to each other without end.
+        return Message(raw_id if _is_id(raw_id) else b"", "", b"")
     if raw_id and not _is_id(raw_id):
         reason = "id must be a string or an integer"
         raise RemoteProtocolError(reason, INVALID_REQUEST, b"")
     if envelope.jsonrpc != "2.0":
         raise RemoteProtocolError('"jsonrpc" must be "2.0"', INVALID_REQUEST, raw_id)
-    if envelope.method is None:
-        if raw_id and (envelope.result or envelope.error):
-            return Message(raw_id, "", b"")
+    if not envelope.method:
         raise RemoteProtocolError("no method", INVALID_REQUEST, raw_id)
     params = bytes(envelope.params)
     if params and params[0] not in b"{n":
@@ -83,9 +89,32 @@ def parse(line: bytes | bytearray | memoryview) -> Message:
     return Message(raw_id, envelope.method, b"" if params == b"null" else params)
 
 
+def _is_response(envelope: _Envelope) -> bool:
+    return bool(bytes(envelope.result) or bytes(envelope.error))
+
+
+def _readable_id(line: bytes | bytearray | memoryview) -> bytes:
+    """The raw id of a message that is no request otherwise; empty where there is none."""
+    try:
+        raw_id = bytes(_decode_id(line).id)
+    except (msgspec.DecodeError, RecursionError):
+        return b""
+    return raw_id if _is_id(raw_id) else b""
+
+
 def _is_id(raw: bytes) -> bool:
-    first = raw[0]
-    return first in _ID_START and (first == 0x22 or not any(c in b".eE" for c in raw))
+    """Whether raw JSON may be echoed as an id: a string of UTF-8, or an integer."""
+    first = raw[:1]
+    if first != b'"':
+        return (first.isdigit() or first == b"-") and not any(c in b".eE" for c in raw)
+    if raw.isascii():
+        return True
+    try:
+        # Raw JSON was skipped over, not decoded.
+        raw.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def result(raw_id: bytes, value: Any) -> bytes:
@@ -124,8 +153,7 @@ class Lines:
         """Complete lines without their LF; blank ones are left out, None is an oversized one."""
         if not self._buffer and not self._skipping and data.endswith(b"\n"):
             # The common case: whole lines, nothing kept.
-            lines: list[bytes | None] = [x for x in data.split(b"\n") if x and not x.isspace()]
-            return lines if len(data) <= self._limit else self._bounded(lines)
+            return self._bounded(data.split(b"\n"))
         self._buffer += data
         if b"\n" not in data:
             return self._overflow()
@@ -134,16 +162,20 @@ class Lines:
         if self._skipping:
             self._skipping = False
             parts = parts[1:]
-        done = self._bounded([x for x in parts if x and not x.isspace()])
-        return done + self._overflow()
+        return self._bounded(parts) + self._overflow()
 
     def end(self) -> list[bytes | None]:
         """What is left at the end of the stream: a last line without LF."""
         rest, self._buffer = bytes(self._buffer), bytearray()
-        return [rest] if rest and not rest.isspace() and not self._skipping else []
+        return [] if self._skipping else self._bounded([rest])
 
-    def _bounded(self, lines: list[Any]) -> list[bytes | None]:
-        return [x if x is not None and len(x) <= self._limit else None for x in lines]
+    def _bounded(self, lines: list[bytes]) -> list[bytes | None]:
+        limit = self._limit
+        return [
+            x if len(x) <= limit else None
+            for x in lines
+            if x and (len(x) > limit or not x.isspace())
+        ]
 
     def _overflow(self) -> list[bytes | None]:
         if len(self._buffer) <= self._limit:

@@ -9,22 +9,39 @@ from __future__ import annotations
 import os
 import sys
 
-_PRIORITY = {"error": "<3>", "warning": "<4>", "info": "<6>", "debug": "<7>"}
+_PRIORITY = {"error": "<3>", "warning": "<4>", "info": "<6>"}
 _MAX_LINE = 4096
-_journal = "JOURNAL_STREAM" in os.environ
 _quiet = False
 
 
+def _is_journal() -> bool:
+    """Whether standard error itself is the journal's socket.
+
+    The variable alone says nothing: terminals that systemd started hand it on.
+
+    Source: systemd.exec(5), $JOURNAL_STREAM.
+    """
+    try:
+        there = os.fstat(2)
+    except OSError:
+        return False
+    return os.environ.get("JOURNAL_STREAM") == f"{there.st_dev}:{there.st_ino}"
+
+
+_journal = _is_journal()
+
+
 def quiet(on: bool) -> None:
-    """Switch info and debug lines off (for one-shot commands)."""
+    """Switch info lines off (for one-shot commands)."""
     global _quiet  # noqa: PLW0603  one process, one log
     _quiet = on
 
 
 def _write(level: str, message: str) -> None:
     text = message if message.isprintable() else _printable(message)
-    if len(text) > _MAX_LINE:
-        text = text[:_MAX_LINE] + " …"
+    data = text.encode()
+    if len(data) > _MAX_LINE:
+        text = data[:_MAX_LINE].decode("utf-8", "ignore") + " …"
     prefix = _PRIORITY[level] if _journal else f"edged: {level + ': ' if level != 'info' else ''}"
     try:
         sys.stderr.write(f"{prefix}{text}\n")

@@ -2,19 +2,21 @@
 
 One directory a user (`DATA_PATH/<user>/media`), a file and a small description
 each. A medium is its caller's or the owner's. What `put` returned is on disk.
+Any thread: results are stored off the loop.
 """
 
 from __future__ import annotations
 
 import binascii
 import os
+import threading
 
 import msgspec
 
 from edged import log
 from edged.clock import Clock
 from edged.errors import NotFoundError, StoreError, TooLargeError
-from edged.store import make_directory, sync_directory, unlink, write_atomic
+from edged.store import make_directory, unlink, write_atomic
 
 SCHEME = "media://"
 
@@ -40,62 +42,105 @@ class Bounds(msgspec.Struct, frozen=True):
 
 
 class Media:
-    """The store of one data directory. Loop thread only."""
+    """The store of one data directory; the lock guards the index, never a write."""
 
     def __init__(self, data: str, clock: Clock, bounds: Bounds | None = None) -> None:
         self._data = data
         self._clock = clock
         self._bounds = bounds or Bounds()
         self._index: dict[str, dict[str, Medium]] = {}
+        self._writing: set[str] = set()
+        self._lock = threading.Lock()
+        self._failing = False
 
     def put(self, user: str, data: bytes, mime_type: str, name: str) -> str:
         """Store bytes; returns their `media://` URL.
 
         Raises:
             TooLargeError: over the size of one item.
-            StoreError: the disk does not take it.
+            StoreError: the disk does not take it; nothing is left of it.
         """
-        if len(data) > self._bounds.item_max:
-            limit = self._bounds.item_max >> 20
-            raise TooLargeError(f"a medium of {len(data)} bytes is over the limit of {limit} MiB")
-        index = self._of(user)
-        self._expire(user, len(data))
-        directory = self._directory(user)
-        make_directory(directory)
-        medium = Medium(
-            binascii.hexlify(os.urandom(16)).decode(), user, mime_type, name, len(data), self._clock.now()
-        )
-        # The description comes last: a file without one is a stray of a crash.
-        write_atomic(os.path.join(directory, medium.id), data)
-        write_atomic(os.path.join(directory, f"{medium.id}.json"), msgspec.json.encode(medium))
-        index[medium.id] = medium
-        return SCHEME + medium.id
+        limit = min(self._bounds.item_max, self._bounds.total_max)
+        if len(data) > limit:
+            raise TooLargeError(f"a medium of {len(data)} bytes is over the limit of {limit}")
+        key = binascii.hexlify(os.urandom(16)).decode()
+        medium = Medium(key, user, mime_type, name, len(data), self._clock.now())
+        with self._lock:
+            self._expire(user, len(data))
+            # In the index before it is on disk: two threads must not take the same room.
+            self._of(user)[key] = medium
+            self._writing.add(key)
+        try:
+            directory = self._directory(user)
+            make_directory(directory)
+            # The description comes last: a file without one is a stray of a crash.
+            write_atomic(self.path(medium), data)
+            write_atomic(self.path(medium) + ".json", msgspec.json.encode(medium))
+        except BaseException:
+            with self._lock:
+                self._drop(medium)
+            raise
+        finally:
+            self._writing.discard(key)
+        return SCHEME + key
 
     def get(self, user: str, reference: str, *, owner: bool = False) -> Medium:
         """Find a medium by id or URL.
+
+        Args:
+            user: who asks.
+            reference: `media://<id>` or the id.
+            owner: whether those of other users may be found.
 
         Raises:
             NotFoundError: none, expired, or another user's.
         """
         key = reference.removeprefix(SCHEME)
-        users = self._users() if owner else [user]
-        for name in users:
-            medium = self._of(name).get(key)
-            if medium and self._clock.now() - medium.created <= self._bounds.age_max_s:
-                return medium
-        raise NotFoundError(f"no medium {key!r}: it expired or was never yours")
+        with self._lock:
+            for name in self._users() if owner else [user]:
+                medium = self._of(name).get(key)
+                if medium is None or key in self._writing:
+                    continue
+                if self._is_old(medium):
+                    self._drop(medium)
+                else:
+                    return medium
+        raise NotFoundError(f"no medium {key[:64]!r}: it expired or was never yours")
 
     def path(self, medium: Medium) -> str:
         """The file of a medium."""
         return os.path.join(self._directory(medium.user), medium.id)
 
+    def read(self, medium: Medium, offset: int, count: int) -> bytes:
+        """At most `count` bytes of a medium from `offset`.
+
+        Raises:
+            StoreError: the file cannot be read.
+        """
+        try:
+            with open(self.path(medium), "rb") as file:
+                file.seek(max(offset, 0))
+                return file.read(count)
+        except OSError as error:
+            reason = f"medium {medium.id} cannot be read: {error.strerror}"
+            raise StoreError(error.errno, reason) from error
+
     def keep(self, user: str, data: bytes, mime_type: str, name: str) -> str:
         """`put` for results: an empty string when it cannot be stored."""
         try:
-            return self.put(user, data, mime_type, name)
-        except (StoreError, TooLargeError) as error:
+            uri = self.put(user, data, mime_type, name)
+        except TooLargeError as error:
             log.warning(f"media: {error}")
             return ""
+        except StoreError as error:
+            if not self._failing:
+                log.error(f"media: {error}: nothing is kept")
+            self._failing = True
+            return ""
+        if self._failing:
+            log.info("media: the disk takes files again")
+        self._failing = False
+        return uri
 
     def _directory(self, user: str) -> str:
         return os.path.join(self._data, user, "media")
@@ -114,41 +159,64 @@ class Media:
         return index
 
     def _load(self, user: str) -> dict[str, Medium]:
+        """The media of a user on disk; what a crash left half done is removed."""
         directory = self._directory(user)
         try:
             names = set(os.listdir(directory))
         except OSError:
             return {}
         found: list[Medium] = []
-        for name in sorted(names):
+        for name in names:
             stem = name.removesuffix(".json")
+            if name == stem and f"{name}.json" in names:
+                # It goes with its description.
+                continue
+            path = os.path.join(directory, name)
             if name != stem and stem in names:
                 try:
-                    with open(os.path.join(directory, name), "rb") as file:
-                        found.append(msgspec.json.decode(file.read(), type=Medium))
-                    continue
-                except (OSError, msgspec.DecodeError) as error:
-                    log.warning(f"media: {directory}/{name} is broken ({error}): removed")
-            elif f"{name}.json" in names:
-                continue
-            unlink(os.path.join(directory, name))
+                    found.append(_described(path, stem, user))
+                except OSError as error:
+                    log.warning(f"media: {path} cannot be read ({error.strerror}): left alone")
+            else:
+                unlink(path)
         return {m.id: m for m in sorted(found, key=lambda m: m.created)}
 
     def _expire(self, user: str, room: int) -> None:
-        """Drop what is old, then the oldest, until `room` bytes fit."""
+        """Drop what is old, then the oldest, until `room` bytes and one item fit."""
         index = self._of(user)
-        bounds = self._bounds
-        total = sum(m.size for m in index.values())
-        oldest_kept = self._clock.now() - bounds.age_max_s
-        dropped = False
         for medium in list(index.values()):
-            over = total + room > bounds.total_max or len(index) >= bounds.count_max
-            if medium.created >= oldest_kept and not over:
+            if self._is_old(medium) and medium.id not in self._writing:
+                self._drop(medium)
+        total = sum(m.size for m in index.values())
+        for medium in list(index.values()):
+            if total + room <= self._bounds.total_max and len(index) < self._bounds.count_max:
                 break
-            total -= medium.size
-            del index[medium.id]
-            dropped = True
-            unlink(self.path(medium) + ".json")
-            unlink(self.path(medium))
-        if dropped:
-            sync_directory(self._directory(user))
+            if medium.id not in self._writing:
+                total -= medium.size
+                self._drop(medium)
+
+    def _is_old(self, medium: Medium) -> bool:
+        return self._clock.now() - medium.created > self._bounds.age_max_s
+
+    def _drop(self, medium: Medium) -> None:
+        self._of(medium.user).pop(medium.id, None)
+        # No fsync: whatever a power cut brings back is dropped again.
+        unlink(self.path(medium) + ".json")
+        unlink(self.path(medium))
+
+
+def _described(path: str, key: str, user: str) -> Medium:
+    """What the description at `path` says; made anew from the file itself where it is broken.
+
+    Raises:
+        OSError: one of the two cannot be read.
+    """
+    there = os.stat(path.removesuffix(".json"))
+    with open(path, "rb") as file:
+        data = file.read()
+    try:
+        medium = msgspec.json.decode(data, type=Medium)
+    except (msgspec.DecodeError, RecursionError) as error:
+        log.warning(f"media: {path} is broken ({error}): the medium is kept without its name")
+        return Medium(key, user, "application/octet-stream", "data", there.st_size, there.st_mtime)
+    return msgspec.structs.replace(medium, id=key, user=user, size=there.st_size)

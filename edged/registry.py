@@ -23,6 +23,12 @@ FORMATS: tuple[Format, ...] = ("mcp", "openai", "openai-responses", "anthropic")
 PAGE = 1_000
 """Tools on one page of `tools/list`."""
 
+NAME_MAX = 128
+"""Characters of an unknown name that an error repeats."""
+
+LISTS_MAX = 16
+"""Encoded lists of one user that are kept; the one longest unused is dropped."""
+
 TURN_S = 600.0
 """Length of a turn where the session is the identity (contract, section 9)."""
 
@@ -73,9 +79,11 @@ class Session:
         self._catch_up()
         if not self._left:
             self._turned = self._clock.monotonic()
+        before = len(self._left)
         for name in names:
             self._left[name] = turns + 1
-        self._tell()
+        if len(self._left) != before:
+            self._tell()
 
     def promoted(self) -> frozenset[str]:
         """Names that are promoted right now."""
@@ -86,7 +94,9 @@ class Session:
 
     def turn(self) -> None:
         """The client says that a turn is over."""
+        self._catch_up()
         self._said = True
+        self._turned = self._clock.monotonic()
         self._end_turns(1)
 
     def call_started(self) -> None:
@@ -183,9 +193,8 @@ class Registry:
             NotFoundError: no such tool.
         """
         if not any(row.name == name for row in self.states(user)):
-            raise NotFoundError(f"no tool named {name!r}")
-        switches = {**self._switched, name: enabled}
-        return switches
+            raise NotFoundError(f"no tool named {name[:NAME_MAX]!r}")
+        return {**self._switched, name: enabled}
 
     def set_switches(self, switches: dict[str, bool]) -> None:
         """Use stored switches from here on."""
@@ -217,7 +226,12 @@ class Registry:
             rows += self._shadowed.get(owner, ())
         hidden: dict[str, Tool] = {}
         for name, tool in self._core.items():
-            (hidden if tool.hidden else tools)[name] = tool
+            if tool.hidden:
+                hidden[name] = tool
+                continue
+            if name in tools:
+                rows.append(tools[name])
+            tools[name] = tool
         return View(dict(sorted(tools.items())), dict(sorted(hidden.items())), rows)
 
     def find(self, user: str, name: str, session: Session | None) -> Tool:
@@ -231,18 +245,16 @@ class Registry:
         if tool is None:
             tool = view.hidden.get(name)
             if tool is None or session is None or name not in session.promoted():
-                raise UnknownToolError(name, _nearest(name, view.tools))
+                raise UnknownToolError(name[:NAME_MAX], _nearest(name, view.tools))
         return tool
 
     def status(self, tool: Tool) -> tuple[Status, str]:
         """Status and reason code, with the owner's switches applied."""
-        if tool.status != "enabled":
-            enabled = self._switched.get(tool.name)
-            if tool.status == "disabled" and enabled:
-                return "enabled", ""
-            return tool.status, tool.reason_code
-        if self._switched.get(tool.name, True):
-            return "enabled", ""
+        if tool.status == "blocked":
+            return "blocked", tool.reason_code
+        if self._switched.get(tool.name, tool.status == "enabled"):
+            # What the configuration switched off may be blocked as well.
+            return ("blocked", tool.reason_code) if tool.reason_code else ("enabled", "")
         return "disabled", ""
 
     def states(self, user: str) -> list[State]:
@@ -250,17 +262,14 @@ class Registry:
         view = self.view(user)
         rows = [self._state(t) for t in (*view.tools.values(), *view.hidden.values())]
         for tool in view.shadowed:
+            row = self._state(tool)
             winner = view.tools.get(tool.name)
-            if winner is not None and winner is not tool and not tool.reason_code:
-                row = self._state(tool)
+            if winner is not None and tool.reason_code not in _OUT_OF_PLAY:
                 reason = f"overridden by the tool of the same name in {winner.source}"
-                rows.append(
-                    msgspec.structs.replace(
-                        row, status="blocked", reason_code="shadowed", problem=reason
-                    )
+                row = msgspec.structs.replace(
+                    row, status="blocked", reason_code="shadowed", problem=reason
                 )
-            else:
-                rows.append(self._state(tool))
+            rows.append(row)
         return sorted(rows, key=lambda row: (row.name, row.source))
 
     def _state(self, tool: Tool) -> State:
@@ -293,10 +302,10 @@ class Registry:
         """The encoded definitions in pages of `PAGE`: each a JSON array, cached."""
         view = self.view(user)
         key = (form, promoted)
-        pages = view.lists.get(key)
+        pages = view.lists.pop(key, None)
         if pages is None:
-            if len(view.lists) > 16:
-                view.lists.clear()
+            if len(view.lists) >= LISTS_MAX:
+                del view.lists[next(iter(view.lists))]
             definition = _DEFINITIONS[form]
             encode = msgspec.json.Encoder().encode
             tools = self.listed(user, promoted)
@@ -305,8 +314,12 @@ class Registry:
                 b"[" + b",".join(rows[i : i + PAGE]) + b"]"
                 for i in range(0, max(len(rows), 1), PAGE)
             ]
-            view.lists[key] = pages
+        view.lists[key] = pages
         return pages
+
+
+_OUT_OF_PLAY = frozenset({"invalid", "reserved_name"})
+"""Reasons of tools that no other one overrides: they could not be called anyway."""
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:

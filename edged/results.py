@@ -138,7 +138,8 @@ def blocks(content: object) -> list[Block]:
     if isinstance(content, str):
         return [Text(content)]
     if not isinstance(content, list):
-        raise ValueError('content must be a list of blocks such as {"type": "text", "text": "…"}')
+        shape = '{"type": "text", "text": "…"}'
+        raise ValueError(f"content must be a list of blocks such as {shape}")  # noqa: TRY004  a tool's data
     checked: list[Block] = []
     for index, item in enumerate(content):
         try:
@@ -151,33 +152,51 @@ def blocks(content: object) -> list[Block]:
 Keep = Callable[[bytes, str, str], str]
 """Stores data with its MIME type and name; returns a `media://` URL, empty on failure."""
 
-_DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)?(?:;[\w=.+-]+)*;base64,([A-Za-z0-9+/=_-]{1024,})")
+_DATA_URL = re.compile(
+    r"data:([\w.+-]+/[\w.+-]+)?(?:;[\w=.+-]+)*;base64,([A-Za-z0-9+/=_-]{1024,})"
+)
 _LONG_BASE64 = re.compile(r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{1022,}={0,2}(?![A-Za-z0-9+/=])")
 
 
 def is_small(result: Result) -> bool:
     """Whether nothing needs to be cut or stored: the hot path's one look."""
-    for block in result.content:
-        if type(block) is Text:
-            size = len(block.text)
-            if size >= INLINE_BASE64 and not _plain(block.text, size):
-                return False
-        elif type(block) is not ResourceLink:
+    content = result.content
+    if len(content) == 1 and type(content[0]) is Text:
+        body = content[0].text
+        return _plain(body)
+    if len(content) > 16:
+        return False
+    for block in content:
+        if type(block) is not Text and type(block) is not ResourceLink:
             return False
-    return len(result.content) <= 16
+    return _plain(_text_of(content))
 
 
-def _plain(body: str, size: int) -> bool:
+def _text_of(content: list[Block]) -> str:
+    return "\n".join(b.text for b in content if isinstance(b, Text))
+
+
+def _plain(body: str) -> bool:
+    if len(body) < INLINE_BASE64:
+        return True
+    return _fits(body) and not (_DATA_URL.search(body) or _has_base64(body))
+
+
+def _fits(body: str) -> bool:
+    """Whether a text is within the bounds of what the model is shown."""
+    size = len(body)
     if size * 4 > MAX_BYTES and len(body.encode("utf-8", "surrogatepass")) > MAX_BYTES:
         return False
-    if size >= MAX_LINES and body.count("\n") >= MAX_LINES:
-        return False
-    return not (_DATA_URL.search(body) or _looks_base64(body))
+    return size < MAX_LINES or count_lines(body) <= MAX_LINES
 
 
-def _looks_base64(body: str) -> bool:
-    match = _LONG_BASE64.search(body)
-    return match is not None and _is_base64(match.group())
+def count_lines(body: str) -> int:
+    """Lines as a person counts them: a final newline begins no further one."""
+    return body.count("\n") + (not body.endswith("\n"))
+
+
+def _has_base64(body: str) -> bool:
+    return any(_is_base64(match.group()) for match in _LONG_BASE64.finditer(body))
 
 
 def _is_base64(run: str) -> bool:
@@ -195,19 +214,53 @@ def normalise(result: Result, keep: Keep, *, keep_end: bool = False) -> Result:
     """
     if not is_small(result):
         result.content = [_light(block, keep, result.media) for block in result.content]
-        _cut(result, keep, keep_end=keep_end)
+        if not _fits(joined(result.content)):
+            result.content = [_linked(block, keep, result.media) for block in result.content]
+        if not _fits(_text_of(result.content)):
+            _cut(result, keep, keep_end=keep_end)
     return complete(result)
 
 
 def complete(result: Result) -> Result:
-    """Text that is never empty, and the text for the model; changes and returns `result`."""
-    if not any(type(b) is not Text or b.text for b in result.content):
-        result.content = [Text(NO_OUTPUT)]
+    """Text that is never empty and always encodes, and the text for the model.
+
+    Changes and returns `result`.
+    """
+    content = result.content
+    if len(content) != 1 or type(content[0]) is not Text:
+        # Providers refuse an empty text beside an image.
+        content = [b for b in content if type(b) is not Text or b.text]
+    elif not content[0].text:
+        content = []
+    for block in content:
+        if type(block) is Text and not block.text.isascii():
+            block.text = _encodable(block.text)
+    result.content = content or [Text(NO_OUTPUT)]
+    if result.structured is not None:
+        result.structured = _encodable_value(result.structured)
     if not result.for_llm:
-        only = result.content[0]
-        simple = len(result.content) == 1 and type(only) is Text
-        result.for_llm = only.text if simple and type(only) is Text else joined(result.content)
+        result.for_llm = joined(result.content)
     return result
+
+
+def _encodable(body: str) -> str:
+    """Text without half characters: file names that are not UTF-8 come as such (PEP 383)."""
+    try:
+        body.encode()
+    except UnicodeEncodeError:
+        return body.encode("utf-8", "replace").decode()
+    return body
+
+
+def _encodable_value(value: Any) -> Any:
+    """A structured result that every door can send; None for what is no JSON."""
+    try:
+        msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        return _mapped(value, _encodable)
+    except (TypeError, ValueError, RecursionError):
+        return None
+    return value
 
 
 def _light(block: Block, keep: Keep, media: list[str]) -> Block:
@@ -224,6 +277,22 @@ def _light(block: Block, keep: Keep, media: list[str]) -> Block:
             mime = str(block.resource.get("mimeType") or "application/octet-stream")
             return _stored(blob, mime, keep, media) or block
     return block
+
+
+def _linked(block: Block, keep: Keep, media: list[str]) -> Block:
+    """The block; an embedded resource with a long text as a link to it, or cut."""
+    body = block.resource.get("text") if isinstance(block, Resource) else None
+    if not isinstance(block, Resource) or not isinstance(body, str) or len(body) < INLINE_BASE64:
+        return block
+    mime = str(block.resource.get("mimeType") or "text/plain; charset=utf-8")
+    data = body.encode("utf-8", "replace")
+    uri = keep(data, mime, "resource")
+    if not uri:
+        short = keep_lines(body, INLINE_BASE64, MAX_LINES, keep_end=False)
+        return Resource({**block.resource, "text": short}, block.annotations)
+    media.append(uri)
+    name = str(block.resource.get("uri") or "resource")
+    return ResourceLink(uri, name, description=name, mime_type=mime, size=len(data))
 
 
 def _light_text(block: Text, keep: Keep, media: list[str]) -> Text:
@@ -248,12 +317,14 @@ def _light_text(block: Text, keep: Keep, media: list[str]) -> Text:
 def _stored(data: str, mime: str, keep: Keep, media: list[str]) -> ResourceLink | None:
     import binascii  # noqa: PLC0415  rare, off the start-up path
 
+    plain = "".join(data.split()).rstrip("=").replace("-", "+").replace("_", "/")
     try:
-        raw = binascii.a2b_base64(data.replace("-", "+").replace("_", "/") + "==")
-    except binascii.Error:
+        # Strict: what is no base64 must stay as it is, not be stored in parts.
+        raw = binascii.a2b_base64(plain + "=" * (-len(plain) % 4), strict_mode=True)
+    except ValueError:
         return None
-    kind = mime.split("/")[0]
-    name = f"{kind if kind in ('image', 'audio', 'video') else 'data'}"
+    kind = mime.partition("/")[0]
+    name = kind if kind in ("image", "audio", "video") else "data"
     uri = keep(raw, mime, name)
     if not uri:
         return None
@@ -262,24 +333,21 @@ def _stored(data: str, mime: str, keep: Keep, media: list[str]) -> ResourceLink 
 
 
 def _cut(result: Result, keep: Keep, *, keep_end: bool) -> None:
-    texts = [b for b in result.content if isinstance(b, Text)]
-    whole = "\n".join(b.text for b in texts)
+    """All text of a result as one block within the bounds, with a word on what was left out."""
+    whole = _text_of(result.content)
     data = whole.encode("utf-8", "replace")
-    lines = whole.count("\n") + 1
-    if len(data) <= MAX_BYTES and lines <= MAX_LINES:
-        return
+    lines = count_lines(whole)
     uri = keep(data, "text/plain; charset=utf-8", "output")
     kept = keep_lines(whole, MAX_BYTES, MAX_LINES, keep_end=keep_end)
-    shown = kept.count("\n") + 1 if kept else 0
     where = f"; the whole output: {uri}" if uri else ""
     note = (
-        f"[{'last' if keep_end else 'first'} {shown} of {lines} lines, "
+        f"[{'last' if keep_end else 'first'} {count_lines(kept)} of {lines} lines, "
         f"{len(kept.encode('utf-8', 'replace'))} of {len(data)} bytes{where}]"
     )
     body = f"{note}\n{kept}" if keep_end else f"{kept}\n{note}"
     first = next(i for i, b in enumerate(result.content) if isinstance(b, Text))
     others: list[Block] = [b for b in result.content if not isinstance(b, Text)]
-    others.insert(min(first, len(others)), Text(body))
+    others.insert(first, Text(body))
     result.content = others
     result.for_llm = ""
     result.truncated = Truncated(len(data), lines, "end" if keep_end else "start", uri)
@@ -290,50 +358,94 @@ def _cut(result: Result, keep: Keep, *, keep_end: bool) -> None:
 def keep_lines(body: str, max_bytes: int, max_lines: int, *, keep_end: bool) -> str:
     """Whole lines from one end within both bounds; a single longer line is cut inside.
 
-    Never cuts inside a character. Sizes count UTF-8 bytes.
+    Never cuts inside a character. Sizes count UTF-8 bytes. Blank lines at the kept end
+    give way, so that a long line before a final newline is not lost for it.
     """
-    lines = body.split("\n")
+    lines = (body.rstrip("\n") if keep_end else body.lstrip("\n")).split("\n")
+    if keep_end:
+        lines.reverse()
     chosen: list[str] = []
     size = 0
-    for line in reversed(lines) if keep_end else lines:
+    for line in lines[:max_lines]:
         size += len(line.encode("utf-8", "replace")) + 1
-        if size > max_bytes + 1 or len(chosen) == max_lines:
+        if size > max_bytes + 1:
             break
         chosen.append(line)
     if chosen:
         return "\n".join(reversed(chosen) if keep_end else chosen)
-    line = lines[-1] if keep_end else lines[0]
-    data = line.encode("utf-8", "replace")
+    data = lines[0].encode("utf-8", "replace")
     part = data[-max_bytes:] if keep_end else data[:max_bytes]
     return part.decode("utf-8", "ignore")
 
 
-MASK = "[secret]"
+MASK = "[***]"
+SECRET_MIN = 6
+"""Characters of the shortest secret that is masked; longer than `MASK`, so that no mask
+can hold, or help to spell, a secret."""
+
+DEPTH_MAX = 100
 
 
 def mask(value: Any, secrets: tuple[str, ...]) -> Any:
     """Any JSON value with every known secret of six characters or more masked."""
-    if isinstance(value, str):
-        for secret in secrets:
-            if secret in value:
-                value = value.replace(secret, MASK)
-        return value
-    if isinstance(value, list):
-        return [mask(item, secrets) for item in value]
-    if isinstance(value, dict):
-        return {mask(key, secrets): mask(item, secrets) for key, item in value.items()}
-    return value
+    worth = _worth(secrets)
+    return _mapped(value, lambda text: _masked(text, worth)) if worth else value
 
 
 def mask_result(result: Result, secrets: tuple[str, ...]) -> Result:
     """Mask known secrets everywhere in a result, before it is cut or stored."""
-    worth = tuple(s for s in secrets if len(s) >= 6)
+    worth = _worth(secrets)
     if not worth:
         return result
-    plain = msgspec.to_builtins(result.content)
-    if any(secret in str(plain) or secret in str(result.structured) for secret in worth):
-        result.content = msgspec.convert(mask(plain, worth), list[Block])
-    result.structured = mask(result.structured, worth)
-    result.for_llm = mask(result.for_llm, worth)
-    result.for_user = mask(result.for_user, worth)
+
+    def masked(text: str) -> str:
+        return _masked(text, worth)
+
+    for block in result.content:
+        for name in block.__struct_fields__:
+            value = getattr(block, name)
+            if isinstance(value, str | dict):
+                setattr(block, name, _mapped(value, masked))
+    result.structured = _mapped(result.structured, masked)
+    result.for_llm = masked(result.for_llm)
+    if result.for_user is not None:
+        result.for_user = masked(result.for_user)
     return result
+
+
+def _worth(secrets: tuple[str, ...]) -> list[str]:
+    """The secrets to mask, also as they are spelt inside JSON text; the longest first."""
+    found = {s for s in secrets if len(s) >= SECRET_MIN}
+    found |= {msgspec.json.encode(_encodable(s))[1:-1].decode() for s in found}
+    return sorted(found, key=len, reverse=True)
+
+
+def _masked(text: str, worth: list[str]) -> str:
+    # Again until nothing is found: what stands around a mask may be another secret. Ends,
+    # since each step makes the text shorter.
+    while any(secret in text for secret in worth):
+        for secret in worth:
+            text = text.replace(secret, MASK)
+    return text
+
+
+def _mapped(value: Any, change: Callable[[str], str], depth: int = 0) -> Any:
+    """A JSON value with each text in it changed; a number that is a secret is masked whole."""
+    if isinstance(value, str):
+        return change(value)
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, int | float):
+        return MASK if change(str(value)) == MASK else value
+    if depth == DEPTH_MAX:
+        return "[nested too deeply]"
+    if isinstance(value, msgspec.Struct):
+        return _mapped(msgspec.to_builtins(value), change, depth)
+    if isinstance(value, dict):
+        return {
+            change(key) if isinstance(key, str) else key: _mapped(item, change, depth + 1)
+            for key, item in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [_mapped(item, change, depth + 1) for item in value]
+    return value

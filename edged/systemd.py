@@ -30,14 +30,14 @@ def notify(state: str) -> None:
             sock.connect(address)
             sock.sendall(state.encode())
     except OSError as error:
-        log.warning(f"systemd could not be told {state.split('=')[0]}: {error.strerror}")
+        log.warning(f"systemd could not be told {state.partition('=')[0]}: {error}")
 
 
 def watchdog_s() -> float:
     """How often `WATCHDOG=1` is due, in seconds; 0 where there is no watchdog."""
     owner = os.environ.get("WATCHDOG_PID", str(os.getpid()))
     interval = os.environ.get("WATCHDOG_USEC", "")
-    if not interval.isdigit() or owner != str(os.getpid()):
+    if not interval.isdecimal() or owner != str(os.getpid()):
         return 0.0
     return int(interval) / 2_000_000
 
@@ -49,7 +49,7 @@ def listening() -> dict[str, list[socket.socket]]:
     count = os.environ.get("LISTEN_FDS", "0")
     names = os.environ.get("LISTEN_FDNAMES", "").split(":")
     found: dict[str, list[socket.socket]] = {}
-    for index in range(int(count) if count.isdigit() else 0):
+    for index in range(int(count) if count.isdecimal() else 0):
         name = names[index] if index < len(names) and names[index] else "unknown"
         sock = socket.socket(fileno=_FIRST_FD + index)
         sock.set_inheritable(False)

@@ -15,10 +15,12 @@ import msgspec
 
 from edged.clock import Clock, iso
 from edged.errors import Fault, InvalidArgumentsError, NotFoundError
-from edged.identity import LOCAL_USER, Role
-from edged.store import Store, write_atomic
+from edged.identity import LOCAL_USER, Role, is_user
+from edged.store import Store, unlink, write_atomic
 
 PREFIX = "edged_"
+FIRST = "first"
+"""Name of the token that the daemon makes by itself."""
 
 
 class Token(msgspec.Struct, frozen=True):
@@ -38,9 +40,7 @@ class Tokens:
         self._store = store
         self._clock = clock
         self.first = os.path.join(data, "token")
-        self._tokens: dict[str, Token] = {
-            t.name: t for t in store.load("tokens", list[Token], [])
-        }
+        self._tokens: dict[str, Token] = {t.name: t for t in store.load("tokens", list[Token], [])}
 
     def ensure_first(self) -> None:
         """Make the owner's token where there is none yet."""
@@ -48,19 +48,24 @@ class Tokens:
             secret = _new_secret()
             # The file first: after a crash between the two, the next start makes both anew.
             write_atomic(self.first, secret.encode() + b"\n")
-            self._add("first", LOCAL_USER, "owner", secret)
+            self._add(FIRST, LOCAL_USER, "owner", secret)
 
     def add(self, name: str, user: str, role: Role) -> str:
         """Make a token; returns its secret, which is not kept.
 
         Raises:
-            InvalidArgumentsError: the name is taken or not a name.
+            InvalidArgumentsError: the name is taken or not a name, or the user is none.
             StoreError: nothing changed.
         """
+        faults = []
         if not name or len(name) > 64 or not name.isprintable():
-            raise InvalidArgumentsError([Fault("name", "must be 1 to 64 printable characters")])
-        if name in self._tokens:
-            raise InvalidArgumentsError([Fault("name", f"a token named {name!r} exists")])
+            faults.append(Fault("name", "must be 1 to 64 printable characters"))
+        elif name in self._tokens:
+            faults.append(Fault("name", f"a token named {name!r} exists"))
+        if not is_user(user):
+            faults.append(Fault("user", "must be an e-mail identity such as ada@example.org"))
+        if faults:
+            raise InvalidArgumentsError(faults)
         secret = _new_secret()
         self._add(name, user, role, secret)
         return secret
@@ -80,6 +85,9 @@ class Tokens:
             known = ", ".join(self._tokens) or "none"
             raise NotFoundError(f"no token named {name!r}; there are: {known}")
         self._save({k: t for k, t in self._tokens.items() if k != name})
+        if name == FIRST:
+            # Nobody should go on trying a secret that is none any more.
+            unlink(self.first)
 
     def rows(self) -> list[Token]:
         """All tokens, by name."""
@@ -104,4 +112,4 @@ def _new_secret() -> str:
 
 
 def _digest(secret: str) -> str:
-    return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).hexdigest()
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()

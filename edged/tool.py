@@ -208,11 +208,11 @@ class Tool:
         return copy
 
 
-def tool(name: str, **facts: Any) -> Callable[[Run], Tool]:
+def tool(name: str, *, description: str = "", **facts: Any) -> Callable[[Run], Tool]:
     """Wrap `def name(params: Struct, ctx: Context)` into a `Tool`.
 
-    The description is the first paragraph of the function's docstring; a plain
-    `def` runs on the loop and must not wait.
+    The description is the first paragraph of the function's docstring where none
+    is given; a plain `def` runs on the loop and must not wait.
     """
 
     def wrap(function: Run) -> Tool:
@@ -220,7 +220,7 @@ def tool(name: str, **facts: Any) -> Callable[[Run], Tool]:
         return Tool(
             name,
             function,
-            description=facts.pop("description", " ".join(doc.split())),
+            description=description or " ".join(doc.split()),
             make_type=lambda: _params_of(function),
             **facts,
         )
@@ -252,29 +252,36 @@ def schema_of(kind: type[msgspec.Struct]) -> dict[str, Any]:
             name = str(node["$ref"]).rpartition("/")[2]
             rest = {k: v for k, v in node.items() if k != "$ref"}
             return {**inline(definitions[name]), **rest}
-        flat = {key: inline(value) for key, value in node.items()}
-        return _plain(flat)
+        return _plain({key: within(key, value) for key, value in node.items()})
+
+    def within(key: str, value: Any) -> Any:
+        # Names of inputs are no keywords: one may be called `enum` or `default`.
+        if key == "properties":
+            return {name: inline(one) for name, one in value.items()}
+        return inline(value)
 
     root: dict[str, Any] = inline(document)
-    root.pop("title", None)
-    root.pop("description", None)
-    root.setdefault("required", [])
-    root["additionalProperties"] = False
+    for word in ("title", "description"):
+        root.pop(word, None)
     if not root["required"]:
         del root["required"]
+    root["additionalProperties"] = False
     return root
 
 
+_JSON_TYPES = {str: "string", int: "integer"}
+
+
 def _plain(node: dict[str, Any]) -> dict[str, Any]:
-    """An optional value as its own type, and enums as strings."""
-    options = node.get("anyOf")
-    if isinstance(options, list):
-        real = [o for o in options if o != {"type": "null"}]
-        if len(real) == 1:
-            rest = {k: v for k, v in node.items() if k != "anyOf" and v is not None}
-            return {**real[0], **rest}
-    if "enum" in node and "type" not in node:
-        node = {"type": "string", **node}
+    """An optional value as its own type, and enums with theirs."""
+    if "anyOf" in node:
+        real = [option for option in node["anyOf"] if option != {"type": "null"}]
+        rest = {key: value for key, value in node.items() if key != "anyOf"}
+        node = {**real[0], **rest} if len(real) == 1 else {"anyOf": real, **rest}
+    if "enum" in node:
+        values = [value for value in node["enum"] if value is not None]
+        (kind,) = {type(value) for value in values}
+        node = {"type": _JSON_TYPES[kind], **node, "enum": values}
     if node.get("default", 0) is None:
-        node.pop("default")
+        del node["default"]
     return node

@@ -1,4 +1,4 @@
-"""Quantities: SenML units, readings, durations.
+"""Quantities: SenML units, readings; durations and sizes as people write them.
 
 Pure. Values keep the unit of the wire (SenML, RFC 8428 section 12.1)
 everywhere; conversion happens only in `text`, for people.
@@ -6,6 +6,7 @@ everywhere; conversion happens only in `text`, for people.
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Literal, NamedTuple
 
@@ -95,17 +96,41 @@ def text(reading: Reading, age_s: float = 0.0) -> str:
     return f"{reading.channel} {shown}" + (f" ({', '.join(remarks)})" if remarks else "")
 
 
-_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)")
+# Patterns stay text until their first use: compiling them is the larger part of the import.
+_DURATION = r"([0-9]{1,15}(?:\.[0-9]{1,9})?)(ms|s|m|h|d)"
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_SIZE = r"(?i)([0-9]{1,12}(?:\.[0-9]{1,9})?)\s*(?:([KMG])i?)?B?"
+_BYTES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
-def duration_s(written: str) -> float:
+def duration_s(written: str | float) -> float:
     """Seconds of a duration as it is written in the configuration: `20ms`, `10s`, `1h`.
 
+    Args:
+        written: one number and one unit of ms, s, m, h, d; or a bare number of seconds.
+
     Raises:
-        ValueError: not one number and one unit of ms, s, m, h, d.
+        ValueError: neither of them.
     """
-    match = _DURATION.fullmatch(written)
+    if isinstance(written, str):
+        match = re.fullmatch(_DURATION, written)
+        if match is not None:
+            return float(match[1]) * _SECONDS[match[2]]
+    elif math.isfinite(written) and written >= 0:
+        return float(written)
+    raise ValueError(f"{written!r} is not a duration: write 20ms, 10s, 5m, 1h or 2d")
+
+
+def size_bytes(written: str | int) -> int:
+    """Bytes of a size as it is written in the configuration: `64K`, `256M`, `1.5G`, `4096`.
+
+    Args:
+        written: a number with or without K, M or G (powers of 1024); or a bare number.
+
+    Raises:
+        ValueError: neither of them.
+    """
+    match = re.fullmatch(_SIZE, str(written))
     if match is None:
-        raise ValueError(f"{written!r} is not a duration: write 20ms, 10s, 5m, 1h or 2d")
-    return float(match[1]) * _SECONDS[match[2]]
+        raise ValueError(f"{written!r} is not a size: write 64K, 256M or 1G")
+    return int(float(match[1]) * _BYTES[(match[2] or "").upper()])

@@ -20,7 +20,7 @@ EXAMPLE = "edged call hello name=Ada\nedged call my_tool --args '{\"count\": 3}'
 
 def options(parser: Parser) -> None:
     """Add the verb's options."""
-    parser.add_argument("name", metavar="NAME", help="a tool")
+    parser.add_argument("name", metavar="TOOL", help="a tool")
     parser.add_argument(
         "pairs", metavar="key=value", nargs="*", help="inputs; key=@file reads a file"
     )

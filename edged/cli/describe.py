@@ -12,7 +12,7 @@ EXAMPLE = "edged describe hello"
 
 def options(parser: Parser) -> None:
     """Add the verb's options."""
-    parser.add_argument("name", metavar="NAME", help="a tool")
+    parser.add_argument("name", metavar="TOOL", help="a tool")
     add_json(parser)
     add_connection(parser)
 

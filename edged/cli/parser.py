@@ -43,6 +43,10 @@ class Parser(argparse.ArgumentParser):
             self.error(self._unknown(rest))
         return known
 
+    def arguments(self) -> list[argparse.Action]:
+        """Every argument of the verb, in the order of the help."""
+        return list(self._actions)
+
     def error(self, message: str) -> NoReturn:
         """Refuse the command line.
 

@@ -22,8 +22,8 @@ def options(parser: Parser) -> None:
         "--format", choices=FORMATS, default="text", help="definitions for a provider, as JSON"
     )
     switch = parser.add_mutually_exclusive_group()
-    switch.add_argument("--enable", metavar="NAME", help="switch a tool on (owners)")
-    switch.add_argument("--disable", metavar="NAME", help="switch a tool off (owners)")
+    switch.add_argument("--enable", metavar="TOOL", help="switch a tool on (owners)")
+    switch.add_argument("--disable", metavar="TOOL", help="switch a tool off (owners)")
     add_json(parser)
     add_connection(parser)
 

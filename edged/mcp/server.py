@@ -98,6 +98,11 @@ class _LogParams(msgspec.Struct):
     follow: bool = False
 
 
+class _MediaParams(msgspec.Struct):
+    id: str
+    offset: int = 0
+
+
 class _EventParams(msgspec.Struct):
     since: int | None = None
 
@@ -492,6 +497,10 @@ class Connection:
             self._lost_events = 0
         self._send(jsonrpc.notification(method, item))
 
+    def _media(self, request: _Request) -> None:
+        params = msgspec.json.decode(request.params or b"{}", type=_MediaParams)
+        self._answer(request, self._control.media(self._caller, params.id, params.offset))
+
     def _sync(self, request: _Request) -> None:
         self._control.require_owner(self._caller, "sync tools")
         dry_run = msgspec.json.decode(request.params or b"{}", type=_SyncParams).dry_run
@@ -572,6 +581,7 @@ _METHODS: dict[str, Callable[[Connection, _Request], None]] = {
     "edged/definitions": Connection._definitions,  # noqa: SLF001
     "edged/log": Connection._log,  # noqa: SLF001
     "edged/events": Connection._events,  # noqa: SLF001
+    "edged/media": Connection._media,  # noqa: SLF001
     "edged/sync": Connection._sync,  # noqa: SLF001
     "edged/token": Connection._token,  # noqa: SLF001
 }

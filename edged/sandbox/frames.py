@@ -18,12 +18,16 @@ _MARK = b"\x1e"
 _HEADER = len(_MARK) + NONCE_SIZE + 6
 
 
+STRAY = ""
+"""Kind of what is no message: output of the tool's own processes."""
+
+
 class Message(NamedTuple):
-    """One message of the host.
+    """One message of the host, or a piece of stray output.
 
     Attributes:
-        kind: `R` ready, `u` update, `r` result, `f` failure (JSON), or `t`, an
-            update as escaped text from a shell.
+        kind: `R` ready, `u` update and `r` result (JSON), `f` failure (text), `t`, an
+            update as escaped text from a shell, or `STRAY`.
         data: its payload.
     """
 
@@ -32,7 +36,7 @@ class Message(NamedTuple):
 
 
 class Frames:
-    """Takes bytes as they come and tells messages from stray output.
+    """Takes bytes as they come and tells messages from stray output, in their order.
 
     **Shape**: 0x1e, nonce (16 bytes), kind (1), `+` more follows or `.` last (1),
     length of the data (4 hexadecimal digits), data.
@@ -43,58 +47,57 @@ class Frames:
         self._rest = b""
         self._parts: dict[int, bytearray] = {}
 
-    def feed(self, data: bytes) -> tuple[list[Message], bytes]:
-        """Take what was read; returns the messages that are whole, and stray output."""
+    def feed(self, data: bytes) -> list[Message]:
+        """Take what was read; returns what is whole."""
         data = self._rest + data
-        messages: list[Message] = []
-        stray: list[bytes] = []
+        found: list[Message] = []
         at = 0
-        while True:
-            start = data.find(self._mark, at)
-            if start < 0:
-                cut = max(at, len(data) - self._partial(data))
-                stray.append(data[at:cut])
-                self._rest = data[cut:]
-                break
-            stray.append(data[at:start])
-            end = self._frame(data, start, messages)
+        while (start := data.find(self._mark, at)) >= 0:
+            end = self._end(data, start)
             if end < 0:
-                self._rest = data[start:]
                 break
+            self._stray(data[at:start], found)
+            self._collect(data[start:end], found)
             at = end
-        return messages, b"".join(stray)
+        cut = start if start >= 0 else len(data) - self._partial(data)
+        self._stray(data[at:cut], found)
+        self._rest = data[cut:]
+        return found
 
-    def finish(self) -> bytes:
-        """The stray output that was kept back as the possible start of a frame."""
-        rest, self._rest = self._rest, b""
-        return rest
+    def finish(self) -> list[Message]:
+        """At the end: what was kept back as the possible start of a frame is output."""
+        found: list[Message] = []
+        self._stray(self._rest, found)
+        self._rest = b""
+        return found
 
     def _partial(self, data: bytes) -> int:
         """How many of the last bytes may be the beginning of a mark."""
         at = data.rfind(_MARK, -len(self._mark))
         return len(data) - at if at >= 0 and self._mark.startswith(data[at:]) else 0
 
-    def _frame(self, data: bytes, start: int, messages: list[Message]) -> int:
-        """Read the frame at `start`; returns its end, or -1 while bytes are missing."""
-        header = data[start + len(self._mark) : start + _HEADER]
-        if len(header) < 6:
+    def _end(self, data: bytes, start: int) -> int:
+        """Where the frame at `start` ends, or -1 while bytes are missing."""
+        header = data[start : start + _HEADER]
+        if len(header) < _HEADER:
             return -1
         try:
-            length = int(header[2:6], 16)
+            end = start + _HEADER + int(header[-4:], 16)
         except ValueError:
-            return start + len(self._mark)  # a tool that imitates frames, badly
-        end = start + _HEADER + length
-        if len(data) < end:
-            return -1
-        self._collect(header, data[start + _HEADER : end], messages)
-        return end
+            return start + _HEADER  # a tool that imitates frames, badly
+        return end if len(data) >= end else -1
 
-    def _collect(self, header: bytes, data: bytes, messages: list[Message]) -> None:
-        parts = self._parts.setdefault(header[0], bytearray())
-        if len(parts) + len(data) <= MESSAGE_MAX:
-            parts += data
-        if header[1:2] != b"+":
-            messages.append(Message(chr(header[0]), bytes(self._parts.pop(header[0]))))
+    def _stray(self, data: bytes, found: list[Message]) -> None:
+        if data:
+            found.append(Message(STRAY, data))
+
+    def _collect(self, frame: bytes, found: list[Message]) -> None:
+        kind, more = frame[_HEADER - 6], frame[_HEADER - 5 : _HEADER - 4]
+        parts = self._parts.setdefault(kind, bytearray())
+        if len(parts) + len(frame) <= MESSAGE_MAX + FRAME_MAX:
+            parts += frame[_HEADER:]
+        if more != b"+":
+            found.append(Message(chr(kind), bytes(self._parts.pop(kind))))
 
 
 class Output:

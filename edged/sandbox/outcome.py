@@ -206,7 +206,7 @@ _NETWORK = (
 )
 _DEVICE = r"/dev/((?!null|shm|fd|std)[A-Za-z0-9][\w./-]*)"
 _MEMORY = r"MemoryError|Cannot allocate memory|ENOMEM|heap out of memory|allocation failed"
-_TASKS = r"can't start new thread|fork: (?:retry: )?Resource temporarily|(?:spawn|fork).* EAGAIN"
+_TASKS = r"can't start new thread|Resource temporarily unavailable|(?:spawn|fork).* EAGAIN"
 _FULL = r"No space left on device|ENOSPC"
 _READ_ONLY = r"Read-only file system|EROFS"
 _FILE_SIZE = r"File too large|EFBIG|File size limit exceeded"

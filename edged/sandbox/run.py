@@ -30,7 +30,7 @@ from edged.sandbox import bwrap, calls, limits, outcome, probe, proc, seccomp
 from edged.sandbox.account import Account
 from edged.sandbox.bwrap import Layout
 from edged.sandbox.disk import DiskWatch
-from edged.sandbox.frames import Frames, Message, Output, readable, unescape
+from edged.sandbox.frames import STRAY, Frames, Message, Output, readable, unescape
 from edged.sandbox.limits import Backend
 from edged.sandbox.outcome import Outcome, Reason
 from edged.sandbox.profile import Bind, Profile
@@ -178,6 +178,7 @@ class Instance:
         self._loop = asyncio.get_running_loop()
         self.ready: asyncio.Future[None] = self._loop.create_future()
         self.over: asyncio.Future[None] = self._loop.create_future()
+        self._exited: asyncio.Future[None] = self._loop.create_future()
         self.calls: socket.socket | None = None
         self.pid = 0
         self._nonce = os.urandom(8).hex()
@@ -334,15 +335,9 @@ class Instance:
         self._drop("block")
 
     def _on_stdout(self) -> None:
-        data = self._take("stdout")
-        messages, stray = self._frames.feed(data)
-        if not data:
-            stray += self._frames.finish()
-        if stray:
-            self._stdout.add(stray)
-            self._count()
-            if self.job.language == "bash" and self._on_update:
-                self._show_output()
+        messages = self._frames.feed(self._take("stdout"))
+        if "stdout" not in self._fds:
+            messages += self._frames.finish()
         for message in messages:
             self._on_message(message)
         self._settle()
@@ -362,8 +357,18 @@ class Instance:
         return data
 
     def _on_message(self, message: Message) -> None:
-        if self._reason is not None:
-            return
+        if message.kind == STRAY:
+            self._on_output(message.data)
+        elif self._reason is None:
+            self._on_host(message)
+
+    def _on_output(self, data: bytes) -> None:
+        self._stdout.add(data)
+        self._count()
+        if self.job.language == "bash" and self._on_update:
+            self._show_output()
+
+    def _on_host(self, message: Message) -> None:
         match message.kind:
             case "R":
                 if not self.ready.done():
@@ -434,6 +439,7 @@ class Instance:
 
     def _on_exit(self) -> None:
         self._exit_code = self._process.wait()
+        self._exited.set_result(None)
         self._drop("process")
         self._kill("init")  # bubblewrap leaves at the tool's exit, its children may live on
         self._timers["drain"] = self._loop.call_later(DRAIN_S, self._finish)
@@ -464,11 +470,10 @@ class Instance:
         if not self._killed:
             self._killed = True
             self._timers["killed"] = self._loop.call_later(KILLED_S, self._give_up)
-        if self.pid:
-            self._kill("init")
-            self._kill("process")
-        # Else bubblewrap is between its fork and its report: its child, which does not
-        # yet die with it, is killed when its number has come.
+        self._kill("init")
+        # bubblewrap itself reaps that process and goes; killed, it would leave a zombie to
+        # the system. While the number of its child is not known, the child does not yet
+        # die with it either: `_on_info` kills then.
 
     def _give_up(self) -> None:
         """Nothing came of the kill: bubblewrap never reported, or a driver holds a process."""
@@ -483,10 +488,20 @@ class Instance:
     async def close(self) -> None:
         """Kill what is left, wait for it, and give everything back."""
         self.kill()
-        if not self.over.done():
+        try:
             await asyncio.wait([self.over])
-        self._release()
-        await self.group.close()
+            if not await self._reaped():
+                log.error(
+                    f"{self.job.name}: process {self.pid} cannot be killed; a driver holds it"
+                )
+        finally:
+            self._release()
+            await self.group.close()
+
+    async def _reaped(self) -> bool:
+        if "process" in self._fds:
+            await asyncio.wait([self._exited], timeout=KILLED_S)
+        return "process" not in self._fds
 
     def _release(self) -> None:
         for timer in self._timers.values():

@@ -198,6 +198,18 @@ def scan_iter(root: str, origin: Origin, cache: Cache, now: float) -> Iterator[E
     cache.replace(root, fresh)
 
 
+def again(entry: Entry, cache: Cache, now: float) -> Entry:
+    """The same directory as it is now; as cheap as three `stat` calls when nothing changed."""
+    root, name = os.path.split(entry.directory)
+    records = cache.records(root)
+    old = records.get(name)
+    record = _current(entry.directory, old, now)
+    if record is old:
+        return entry
+    cache.replace(root, {**records, name: record})
+    return _entry(entry.directory, name, entry.origin, record)
+
+
 def examine(directory: str, origin: Origin, now: float) -> Entry:
     """One tool directory, read without a cache."""
     directory = os.path.abspath(directory)

@@ -15,6 +15,7 @@ import msgspec
 
 from edged.errors import ConfigError
 from edged.toolmd.frontmatter import split
+from edged.units import size_bytes
 from edged.yamlio import Document, Path, dotted, joined, load, nearest, unknown_key
 
 InputType = Literal["string", "number", "boolean", "enum"]
@@ -29,8 +30,6 @@ _TOLERATED_NAME = r"[A-Za-z][A-Za-z0-9_-]{0,63}"
 _INPUT_NAME = r"[A-Za-z_][A-Za-z0-9_]{0,63}"
 _DEVICE = r"[A-Za-z0-9_-][A-Za-z0-9_.:-]*(?:/[A-Za-z0-9_-][A-Za-z0-9_.:-]*)*"
 _VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*"
-_SIZE = r"(?i)([0-9]{1,12})\s*([KMG]?)(?:i?B)?"
-_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 class Input(msgspec.Struct, frozen=True, gc=False):
@@ -342,10 +341,10 @@ def _timeout(value: Any) -> float:
 
 
 def _memory(value: Any) -> int:
-    size = 0
-    match = re.fullmatch(_SIZE, str(value)) if isinstance(value, str | int) else None
-    if match:
-        size = int(match[1]) * _UNITS[match[2].upper()]
+    try:
+        size = size_bytes(value) if isinstance(value, str | int) else 0
+    except ValueError:
+        size = 0
     if size < MEMORY_MIN:
         raise ValueError("must be a size of at least 16M: write `memory: 256M`")
     return size

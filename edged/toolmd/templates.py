@@ -77,9 +77,10 @@ def execute(tool_call_id, params, signal=None, on_update=None):
     signal: `signal.aborted` becomes true when the call is cancelled.
     on_update: shows a state of long work; each one replaces the one before.
     """
-    times = int(params["times"])
-    if not 1 <= times <= LIMIT:
-        return err(f"times must be from 1 to {LIMIT}")
+    times = params["times"]
+    if times != int(times) or not 1 <= times <= LIMIT:
+        return err(f"times must be a whole number from 1 to {LIMIT}")
+    times = int(times)
     if on_update:
         on_update(ok(f"Repeating {times} times..."))
     text = params["text"]

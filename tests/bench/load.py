@@ -155,6 +155,7 @@ def running(argv: list[str], cpu: int | None = 0, **options) -> Iterator[subproc
         if cpu is not None:
             os.sched_setaffinity(0, {cpu})
 
+    options.setdefault("stderr", subprocess.DEVNULL)
     process = subprocess.Popen(argv, preexec_fn=pin, start_new_session=True, **options)
     try:
         yield process

@@ -551,6 +551,17 @@ async def test_bubblewraps_own_words_are_kept(
     assert bool(capability.remedy) is bool(remedy)
 
 
+async def test_bubblewrap_itself_gets_nothing_of_our_environment(
+    account: Account, backend: Backend, shared: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """LD_PRELOAD in bubblewrap's own environment would be loaded outside the sandbox."""
+    monkeypatch.setenv("EDGED_TEST_TOKEN", SECRET)
+    program = fake(shared, "env >&2; exit 1")
+    capability = await probe(backend, account.uid, account.gid, program=program)
+    assert "PWD=/" in capability.error
+    assert SECRET not in capability.error
+
+
 async def test_bubblewrap_that_hangs_is_ended(
     account: Account, backend: Backend, shared: Path
 ) -> None:

@@ -2,6 +2,7 @@
 //
 // Started as `node /edged/host.mjs ENTRY NONCE`; the messages on descriptor 1 are
 // those that host.py describes. What the tool prints goes to stderr.
+import { getEventListeners } from 'node:events';
 import fs from 'node:fs';
 import { registerHooks } from 'node:module';
 import { fileURLToPath, pathToFileURL } from 'node:url';
@@ -16,6 +17,7 @@ const SIGNATURE = 'export async function execute(toolCallId, params, signal, onU
 const SHAPE = "return { content: [{ type: 'text', text: '...' }] }, with isError: true for a failure";
 const pause = new Int32Array(new SharedArrayBuffer(4));
 const bytes = { write: fs.writeSync, read: fs.readSync }; // before a tool can replace them
+const controller = new AbortController();
 let answered = false;
 let called = false;
 
@@ -171,7 +173,6 @@ async function main() {
   const call = readCall();
   if (!call) process.exit(0);
   called = true;
-  const controller = new AbortController();
   process.on('SIGUSR2', () => controller.abort(new Error('the call was cancelled')));
   const result = encode(await execute(call.id, call.params, controller.signal, onUpdate), 'the result');
   await settle();
@@ -186,10 +187,12 @@ process.on('uncaughtException', (error) => {
   process.exit(1);
 });
 process.on('exit', (status) => {
-  if (called || status) {
-    const never = status === 13 ? ': execute waits for something that never happens' : '';
-    fail(`the tool ended without a result (exit status ${status})${never}; ${SHAPE}`);
-  }
+  if (called || status) fail(`the tool ended without a result (exit status ${status}); ${SHAPE}`);
+});
+process.on('beforeExit', () => {
+  // Nothing is left to do: only a cancel can still come, which keeps no loop alive.
+  if (getEventListeners(controller.signal, 'abort').length) setInterval(() => {}, 1 << 30);
+  else fail('the tool has nothing left to do and no result: execute awaits what never happens');
 });
 main().then(
   () => process.exit(0),

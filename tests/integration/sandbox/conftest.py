@@ -25,6 +25,9 @@ ENTRY = {"python": "index.py", "bash": "index.sh", "typescript": "index.ts"}
 ANY_UID = 23456
 """Stands for edged-tool where the tests run as root: no such user need exist."""
 
+NODE_RESERVE = 2 << 30
+"""512 MiB for the code of each of the main and three worker threads."""
+
 
 def node() -> str:
     """The Node of the extra `typescript`."""
@@ -86,7 +89,7 @@ class Workshop:
             env=tuple((env or {}).items()),
             cwd="/officer/data",
             network=network,
-            limits=limits or Limits(wall_s=30),
+            limits=limits or Limits(wall_s=30, data_reserve=NODE_RESERVE if typescript else 0),
         )
         argv = host.command(language, f"{inside}/{entry}", host.NODE_INSIDE if typescript else "")
         return Job(
@@ -109,10 +112,6 @@ class Workshop:
 def text(outcome: Outcome) -> str:
     """All text of a result."""
     return "\n".join(block.get("text", "") for block in outcome.result["content"])
-
-
-def _open_files() -> set[str]:
-    return {f"{fd} {os.readlink(f'/proc/self/fd/{fd}')}" for fd in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{fd}")}
 
 
 @pytest.fixture
@@ -141,7 +140,9 @@ async def open_workshop(account: Account, **options: Any) -> AsyncIterator[Works
     before = len(os.listdir("/proc/self/fd"))
     backend = limits.detect()
     try:
-        async with Pool(backend, account, bwrap.host_layout(), clock=SystemClock(), **options) as pool:
+        async with Pool(
+            backend, account, bwrap.host_layout(), clock=SystemClock(), **options
+        ) as pool:
             yield Workshop(pool, folder, account)
         assert asyncio.all_tasks() == {asyncio.current_task()}
     finally:

@@ -29,7 +29,11 @@ def text(outcome) -> str:
 async def test_every_way_to_write_execute_works(workshop, source: str) -> None:
     """Contract 10: plain or async; called with as many arguments as it accepts."""
     outcome = await workshop.call("python", source, {"name": "Ada"})
-    assert (outcome.reason, text(outcome), outcome.result["isError"]) == ("ok", "Hello, Ada!", False)
+    assert (outcome.reason, text(outcome), outcome.result["isError"]) == (
+        "ok",
+        "Hello, Ada!",
+        False,
+    )
     assert outcome.message == ""
 
 
@@ -79,17 +83,38 @@ async def test_a_syntax_error_is_told_with_its_place(workshop) -> None:
         ("def execute(c, p): return 3", "returned a number: return text or"),
         ("def execute(c, p): return {'text': 'x'}", "has no list `content`"),
         ("def execute(c, p): return {'content': ['x']}", "content[0] is not a block"),
-        ("def execute(c, p): return {'content': [{'type': 'text'}]}", "content[0] is a text block without"),
-        ("def execute(c, p): return {'content': [{'type': 'text', 'text': b'x'}]}", "the result['content'][0]['text'] is of type bytes"),
-        ("def execute(c, p): return {'content': [], 'x': float('nan')}", "the result['x'] is nan, which JSON cannot hold"),
-        ("def execute(c, p): return {'content': [], 'x': {1, 2}}", "the result['x'] is of type set"),
+        (
+            "def execute(c, p): return {'content': [{'type': 'text'}]}",
+            "content[0] is a text block without",
+        ),
+        (
+            "def execute(c, p): return {'content': [{'type': 'text', 'text': b'x'}]}",
+            "the result['content'][0]['text'] is of type bytes",
+        ),
+        (
+            "def execute(c, p): return {'content': [], 'x': float('nan')}",
+            "the result['x'] is nan, which JSON cannot hold",
+        ),
+        (
+            "def execute(c, p): return {'content': [], 'x': {1, 2}}",
+            "the result['x'] is of type set",
+        ),
         ("def execute(c, p): return {'content': [], (1, 2): 3}", "has a key of type tuple"),
-        ("def execute(c, p):\n  a = []\n  a.append(a)\n  return {'content': a}", "contains itself"),
+        (
+            "def execute(c, p):\n  a = []\n  a.append(a)\n  return {'content': a}",
+            "contains itself",
+        ),
         ("import sys\ndef execute(c, p): sys.exit(3)", "ended without a result (exit status 3)"),
         ("import sys\ndef execute(c, p): sys.exit('why')", "(exit status 1): why"),
         ("import os\ndef execute(c, p): os._exit(4)", "ended with exit status 4"),
-        ("def execute(c, p): return 'x' * (17 << 20)", "more than the limit of 16 MiB: save it to a file"),
-        ("import missing_thing\ndef execute(c, p): pass", "ModuleNotFoundError: No module named 'missing_thing'"),
+        (
+            "def execute(c, p): return 'x' * (17 << 20)",
+            "more than the limit of 16 MiB: save it to a file",
+        ),
+        (
+            "import missing_thing\ndef execute(c, p): pass",
+            "ModuleNotFoundError: No module named 'missing_thing'",
+        ),
     ],
 )
 async def test_every_common_mistake_says_what_to_write(workshop, source: str, said: str) -> None:
@@ -102,7 +127,9 @@ async def test_every_common_mistake_says_what_to_write(workshop, source: str, sa
 
 async def test_what_was_printed_is_shown_only_with_a_failure(workshop) -> None:
     """The specification: what a tool prints is never seen by the agent."""
-    good = await workshop.call("python", "def execute(c, p):\n  print('secret state')\n  return 'fine'")
+    good = await workshop.call(
+        "python", "def execute(c, p):\n  print('secret state')\n  return 'fine'"
+    )
     assert "secret state" not in text(good)
     assert good.stderr == "secret state\n"
     bad = await workshop.call("python", "def execute(c, p):\n  print('result: 42')")
@@ -122,7 +149,9 @@ def execute(c, p, signal, on_update):
 """
     seen: list[str] = []
     job = workshop.job("python", source)
-    outcome = await workshop.pool.call(job, "1", {}, lambda content: seen.append(content[0]["text"]))
+    outcome = await workshop.pool.call(
+        job, "1", {}, lambda content: seen.append(content[0]["text"])
+    )
     assert text(outcome) == "y" * 1_000_000
     assert seen == [f"{n} " + "x" * 10000 for n in range(50)]
     assert "noise-noise-noise\n" in outcome.stdout
@@ -184,9 +213,7 @@ async def _cancel_when_updated(workshop, job) -> None:
     import asyncio
 
     waiting = asyncio.Event()
-    task = asyncio.create_task(
-        workshop.pool.call(job, "1", {}, lambda _: waiting.set())
-    )
+    task = asyncio.create_task(workshop.pool.call(job, "1", {}, lambda _: waiting.set()))
     async with asyncio.timeout(20):
         await waiting.wait()
         task.cancel()
@@ -197,7 +224,9 @@ async def _cancel_when_updated(workshop, job) -> None:
 async def test_a_cancelled_tool_that_does_not_listen_is_killed(workshop) -> None:
     import asyncio
 
-    source = "import signal\ndef execute(c, p, s, u):\n  u('waiting')\n  while True: signal.pause()"
+    source = (
+        "import signal\ndef execute(c, p, s, u):\n  u('waiting')\n  while True: signal.pause()"
+    )
     async with asyncio.timeout(10):
         await _cancel_when_updated(workshop, workshop.job("python", source))
 
@@ -243,7 +272,9 @@ async def test_an_image_is_returned_as_it_is(workshop) -> None:
 
 
 async def test_control_characters_in_a_result_are_made_harmless(workshop) -> None:
-    outcome = await workshop.call("python", "def execute(c, p): return 'a\\x1b[31m\\x00b\\r\\nc\\td'")
+    outcome = await workshop.call(
+        "python", "def execute(c, p): return 'a\\x1b[31m\\x00b\\r\\nc\\td'"
+    )
     assert text(outcome) == "a\ufffd[31m\ufffdb\nc\td"
 
 
@@ -262,15 +293,29 @@ async def test_a_path_like_dev_stderr_can_be_opened(workshop) -> None:
 @pytest.mark.parametrize(
     ("source", "hint"),
     [
-        ("import socket\ndef execute(c, p): socket.create_connection(('example.org', 80))", "`network: true` in TOOL.md"),
+        (
+            "import socket\ndef execute(c, p): socket.create_connection(('example.org', 80))",
+            "`network: true` in TOOL.md",
+        ),
         ("def execute(c, p): open('/dev/i2c-1')", "`devices: [i2c-1]` in TOOL.md"),
-        ("def execute(c, p): open('/usr/x', 'w')", "this tool can write only /officer/data, /tmp, /dev/shm"),
-        ("def execute(c, p):\n  with open('/tmp/x', 'wb') as f:\n    while True: f.write(bytes(1 << 20))", "/tmp and /dev/shm hold 32 MiB each"),
+        (
+            "def execute(c, p): open('/usr/x', 'w')",
+            "this tool can write only /officer/data, /tmp, /dev/shm",
+        ),
+        (
+            "def execute(c, p):\n  with open('/tmp/x', 'wb') as f:\n    while True: f.write(bytes(1 << 20))",
+            "/tmp and /dev/shm hold 32 MiB each",
+        ),
         ("def execute(c, p): bytearray(8 << 30)", "`memory: 512M` in TOOL.md"),
-        ("import os, signal\ndef execute(c, p):\n  while True:\n    if not os.fork(): signal.pause()", "64 processes and threads"),
+        (
+            "import os, signal\ndef execute(c, p):\n  while True:\n    if not os.fork(): signal.pause()",
+            "64 processes and threads",
+        ),
     ],
 )
-async def test_a_failure_that_stems_from_a_limit_names_the_line_to_add(workshop, source: str, hint: str) -> None:
+async def test_a_failure_that_stems_from_a_limit_names_the_line_to_add(
+    workshop, source: str, hint: str
+) -> None:
     """Contract 10."""
     outcome = await workshop.call("python", source)
     assert outcome.result["isError"]

@@ -1,0 +1,159 @@
+"""`edged config`: what holds, and where each value comes from. Secrets are never shown."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+
+from edged import paths, settings
+from edged.cli import show
+from edged.cli.parser import Parser, add_json
+from edged.results import MASK, mask
+from edged.settings import Loaded
+from edged.yamlio import dotted
+
+EXAMPLE = "edged config --explain"
+
+SWITCHES = os.path.join("state", "tool-switches.json")
+"""Below the data directory: what an owner switched (`edged tools --enable`)."""
+
+_PLAIN = re.compile(r"[A-Za-z/][\w./@+-]*|[0-9]+(?:ms|[smhdKMG])", re.ASCII)
+_WORDS = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
+
+Path = tuple[str, ...]
+
+
+class Value(NamedTuple):
+    """One value of the effective configuration and its origin."""
+
+    path: Path
+    value: Any
+    origin: str
+
+
+def options(parser: Parser) -> None:
+    """Add the verb's options."""
+    parser.add_argument("--explain", action="store_true", help="say where each value comes from")
+    parser.add_argument("--config", metavar="FILE", help="configuration (EDGED_CONFIG)")
+    parser.add_argument("--data", metavar="DIR", help="data directory (DATA_PATH)")
+    add_json(parser)
+
+
+def run(args: Any) -> int:
+    """Run the verb; returns the exit code."""
+    explicit = args.config is not None or "EDGED_CONFIG" in os.environ
+    loaded = settings.load(args.config or paths.config_file(), explicit=explicit)
+    data = args.data or paths.data_directory()
+    values = list(explained(loaded, os.path.join(data, SWITCHES)))
+    if args.json:
+        show.json(_listed(values) if args.explain else tree(values))
+        return 0
+    file = loaded.file or f"none ({paths.config_file()} is not there): defaults"
+    show.out(f"# configuration: {file}\n# data: {data}\n# socket: {paths.socket_path()}")
+    for line in rendered(values, explain=args.explain):
+        show.out(line)
+    return 0
+
+
+def explained(loaded: Loaded, switches: str) -> Iterator[Value]:
+    """Every value in the order of the configuration's Structs.
+
+    Args:
+        loaded: the configuration.
+        switches: file of the owner's switches; need not exist.
+    """
+    value = msgspec.to_builtins(loaded.config)
+    value["tools"] = {"defaults": msgspec.to_builtins(loaded.defaults), **value["tools"]}
+    value["tools"]["defaults"] = msgspec.to_builtins(loaded.defaults)
+    acts = read_switches(switches)
+    for name in acts:
+        value["tools"].setdefault(name, {}).setdefault("enabled", None)
+    for path, one in _leaves(value, ()):
+        named = _line(loaded, path)
+        origin = f"{loaded.file}:{named}" if named else "default"
+        if path[:1] == ("tools",) and path[2:] == ("enabled",) and path[1] in acts:
+            before = f"; {origin} says {_text(one)}" if named else ""
+            one, origin = acts[path[1]], f"owner's act in {switches}{before}"  # noqa: PLW2901
+        yield Value(path, _masked(one, loaded.secrets), origin)
+
+
+def read_switches(path: str) -> dict[str, bool]:
+    """The owner's switches by tool; none where there is no readable file."""
+    try:
+        with open(path, "rb") as file:
+            return msgspec.json.decode(file.read(), type=dict[str, bool])
+    except (OSError, msgspec.DecodeError):
+        return {}
+
+
+def tree(values: list[Value]) -> dict[str, Any]:
+    """The values nested by their keys."""
+    root: dict[str, Any] = {}
+    for path, value, _ in values:
+        branch = root
+        for key in path[:-1]:
+            branch = branch.setdefault(key, {})
+        branch[path[-1]] = value
+    return root
+
+
+def rendered(values: list[Value], *, explain: bool) -> Iterator[str]:
+    """The values as lines of YAML, with their origins as comments."""
+    before: Path = ()
+    rows: list[tuple[str, str]] = []
+    for path, value, origin in values:
+        # The keys above, where they are not those of the value before.
+        rows += [
+            (f"{'  ' * depth}{_text(path[depth])}:", "")
+            for depth in range(len(path) - 1)
+            if before[: depth + 1] != path[: depth + 1]
+        ]
+        rows.append((f"{'  ' * (len(path) - 1)}{_text(path[-1])}: {_text(value)}", origin))
+        before = path
+    column = min(max((len(line) for line, origin in rows if origin), default=0), 40)
+    for line, origin in rows:
+        yield f"{line:{column}}  # {show.one_line(origin)}" if explain and origin else line
+
+
+def _listed(values: list[Value]) -> list[dict[str, Any]]:
+    return [{"key": dotted(path), "value": value, "origin": o} for path, value, o in values]
+
+
+def _leaves(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
+    if isinstance(value, dict) and value:
+        for key, one in value.items():
+            yield from _leaves(one, (*path, str(key)))
+    else:
+        yield path, value
+
+
+def _line(loaded: Loaded, path: Path) -> int:
+    """The line that sets a value, or 0 when it is a default."""
+    if loaded.document is None:
+        return 0
+    lines: dict[tuple[str | int, ...], int] = loaded.document.lines
+    return lines.get(path, 0)
+
+
+def _masked(value: Any, secrets: tuple[str, ...]) -> Any:
+    # A secret is a whole value; a long one is looked for inside of others too.
+    if isinstance(value, list):
+        return [_masked(one, secrets) for one in value]
+    if isinstance(value, dict):
+        return {key: _masked(one, secrets) for key, one in value.items()}
+    if value in secrets:
+        return MASK
+    return mask(value, tuple(s for s in secrets if len(s) >= 6))
+
+
+def _text(value: Any) -> str:
+    """One value as YAML that reads back as the same value."""
+    if isinstance(value, str) and _PLAIN.fullmatch(value) and value.lower() not in _WORDS:
+        return value
+    if isinstance(value, list):
+        return f"[{', '.join(map(_text, value))}]"
+    return msgspec.json.encode(value).decode()

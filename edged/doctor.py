@@ -1,0 +1,476 @@
+"""Looks at a machine and says what keeps edged, or a part of it, from working.
+
+Each finding is true on its own: a daemon that answers is asked, and what it says of
+itself goes before what this process could find out with other rights. Nothing is
+changed but for the empty control groups of dead daemons.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import glob
+import grp
+import os
+import socket
+import stat
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import msgspec
+
+from edged import __version__, runtimes, settings
+from edged.client import SocketClient
+from edged.errors import ConfigError, DeniedError, EdgedError, NoDaemonError, SandboxSetupError
+from edged.sandbox import limits
+from edged.sandbox.account import tool_account
+from edged.sandbox.probe import Capability, probe
+from edged.settings import Loaded
+from edged.toolmd import discover, sync
+
+Level = Literal["ok", "note", "warning", "fault"]
+
+PYTHON_MIN = (3, 11)
+SPACE_LOW, SPACE_NONE = 200 << 20, 20 << 20
+"""Free bytes of the data directory below which it gets tight, and too tight."""
+
+DEVICES = ("i2c-*", "spidev*", "gpiochip*", "ttyAMA*", "ttyUSB*", "ttyACM*")
+CLOCK_FIRST = 1_735_689_600
+"""2025-01-01: a clock before it was never set."""
+
+_TIME_ERROR = 5
+_TIMEX_SIZE = 512
+"""`struct timex` has 208 bytes (adjtimex(2)); this is room enough for any machine."""
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One line of the report; `remedy` is empty where nothing is to be done."""
+
+    check: str
+    level: Level
+    text: str
+    remedy: str = ""
+
+
+class Places(msgspec.Struct, frozen=True):
+    """Where to look.
+
+    Attributes:
+        config: the configuration file; need not exist.
+        explicit: it was named, so it must exist.
+        data: the data directory that a daemon started here would use.
+        socket: where a daemon may answer.
+        seed: the tools that came with edged.
+        dev: device nodes.
+        proc: of the kernel.
+        run: of the system.
+    """
+
+    config: str
+    explicit: bool
+    data: str
+    socket: str
+    seed: str
+    dev: str = "/dev"
+    proc: str = "/proc"
+    run: str = "/run"
+
+
+class Running(msgspec.Struct, frozen=True):
+    """What a daemon that answers says of itself.
+
+    Attributes:
+        status: as `edged status` shows it.
+        states: its tools, as `edged tools --all` shows them.
+        seeds: what a sync would do; None where this user may not ask.
+    """
+
+    status: dict[str, Any]
+    states: list[dict[str, Any]]
+    seeds: list[sync.Action] | None
+
+
+def examine(places: Places) -> Iterator[Finding]:
+    """All findings, in the order in which a person would mend them."""
+    yield python(sys.version_info[:3])
+    loaded, finding = configuration(places)
+    yield finding
+    running, found = daemon(places)
+    yield from found
+    if running is not None:
+        yield from of_daemon(running)
+    else:
+        yield from of_machine(places, loaded)
+    yield user_namespaces(places.proc)
+    yield from languages()
+    yield clock(places.run, time.time())
+    yield from devices(places.dev)
+
+
+def of_daemon(running: Running) -> Iterator[Finding]:
+    """What the daemon's own word is worth more for than a look from outside."""
+    status = running.status
+    data = str(status["data"])
+    yield Finding("data", "ok", f"{data}, in use by the daemon")
+    yield free_space(data)
+    told = status.get("sandbox", {})
+    if "ok" in told:
+        known = {key: told[key] for key in Capability.__struct_fields__ if key in told}
+        yield from capability(msgspec.convert(known, Capability), told.get("limits", ""))
+    else:
+        yield unconfined()
+    yield from listeners([str(address) for address in status["listen"]])
+    if running.seeds is None:
+        yield Finding("seed tools", "note", "only an owner may ask the daemon about them")
+    else:
+        yield from seeds(running.seeds)
+    yield from listed_tools(running.states)
+
+
+def of_machine(places: Places, loaded: Loaded | None) -> Iterator[Finding]:
+    """What a daemon that is started here by this user will find."""
+    yield data_directory(places.data)
+    yield free_space(places.data)
+    yield account()
+    if loaded is not None and loaded.config.sandbox == "none":
+        yield unconfined()
+    else:
+        yield from sandbox()
+    if loaded is not None:
+        yield from addresses(loaded.config.http.listen)
+    target = os.path.join(places.data, "tools")
+    yield from seeds(sync.plan(places.seed, target, discover.Cache(), time.time()))
+    yield from tools(places.data)
+
+
+def python(version: tuple[int, ...]) -> Finding:
+    """The interpreter that runs this."""
+    text = f"Python {'.'.join(map(str, version))} ({sys.executable})"
+    if version < PYTHON_MIN:
+        return Finding("python", "fault", text, "install Python 3.11 or newer")
+    return Finding("python", "ok", text)
+
+
+def configuration(places: Places) -> tuple[Loaded | None, Finding]:
+    """The file, and whether it can be used."""
+    try:
+        loaded = settings.load(places.config, explicit=places.explicit)
+    except ConfigError as error:
+        remedy = "mend the line; `edged config` checks it again"
+        return None, Finding("configuration", "fault", str(error), remedy)
+    if not loaded.file:
+        text = f"{places.config} is not there: defaults hold"
+        return loaded, Finding("configuration", "ok", text)
+    return loaded, Finding("configuration", "ok", f"{loaded.file} is valid")
+
+
+def daemon(places: Places) -> tuple[Running | None, list[Finding]]:
+    """A daemon, where one answers; and what is to be said of it."""
+    try:
+        client = SocketClient(places.socket)
+    except NoDaemonError as error:
+        told, _, remedy = str(error).partition(": ")
+        # Nothing is wrong when nobody has started it yet.
+        level: Level = "note" if told.startswith("no daemon") else "warning"
+        return None, [Finding("daemon", level, told, remedy)]
+    try:
+        running = _asked(client)
+    except EdgedError as error:
+        return None, [Finding("daemon", "fault", str(error), "see its log, and start it again")]
+    finally:
+        client.close()
+    status = running.status
+    about = f"version {status['version']}, up {status['uptime_s']:.0f} s, {places.socket}"
+    found = [Finding("daemon", "ok", f"{about}; you are {status['user']}, {status['role']}")]
+    if status["version"] != __version__:
+        text = f"it runs version {status['version']}, and this is {__version__}"
+        found.append(Finding("daemon", "warning", text, "start it again"))
+    again = "mend it, and start it again"
+    found += [Finding("daemon", "warning", str(p), again) for p in status.get("problems", ())]
+    if status.get("audit_lost"):
+        text = f"{status['audit_lost']} records of the audit trail were lost"
+        found.append(Finding("daemon", "warning", text, "see its log: is the disk full?"))
+    return running, found
+
+
+def _asked(client: SocketClient) -> Running:
+    status = client.request("edged/status")
+    states = client.request("edged/tools/state")["tools"]
+    try:
+        report = client.request("edged/sync", {"dry_run": True})
+    except DeniedError:
+        return Running(status, states, None)
+    return Running(status, states, msgspec.convert(report["actions"], list[sync.Action]))
+
+
+def data_directory(path: str) -> Finding:
+    """Whether the data directory can be written."""
+    name = "data"
+    there = _existing(path)
+    if not os.access(there, os.W_OK | os.X_OK) or not os.path.isdir(there):
+        remedy = "choose another with --data or DATA_PATH, or make it yours"
+        return Finding(name, "fault", f"{path}: {there} cannot be written by you", remedy)
+    if there != path:
+        return Finding(name, "ok", f"{path}, made at the first start")
+    return Finding(name, "ok", f"{path} can be written")
+
+
+def free_space(path: str) -> Finding:
+    """Room on the file system of the data directory."""
+    try:
+        found = os.statvfs(_existing(path))
+    except OSError as error:
+        return Finding("space", "note", f"{path}: {error.strerror}")
+    free = found.f_bavail * found.f_frsize
+    text = f"{free >> 20} MiB free for {path}"
+    if free >= SPACE_LOW:
+        return Finding("space", "ok", text)
+    level: Level = "fault" if free < SPACE_NONE else "warning"
+    return Finding("space", level, text, "free some space, or move the data directory")
+
+
+def _existing(path: str) -> str:
+    """The path, or its nearest parent that is there."""
+    path = os.path.abspath(path)
+    while not os.path.lexists(path):
+        path = os.path.dirname(path)
+    return path
+
+
+def account() -> Finding:
+    """Whom tools of a daemon started by this user would run as."""
+    try:
+        who = tool_account()
+    except SandboxSetupError as error:
+        told, _, remedy = str(error).partition("; ")
+        return Finding("account", "fault", told, remedy)
+    return Finding("account", "ok", f"tools run as {who.name} (uid {who.uid})")
+
+
+def unconfined() -> Finding:
+    """What `sandbox: none` means."""
+    remedy = "remove `sandbox: none` from the configuration"
+    return Finding("sandbox", "warning", "switched off: tools run unconfined", remedy)
+
+
+def sandbox() -> Iterator[Finding]:
+    """Bubblewrap and the limits, tried here."""
+    try:
+        who = tool_account()
+    except SandboxSetupError:
+        yield Finding("sandbox", "fault", "not tried: see account", "mend that first")
+        return
+    yield from capability(*asyncio.run(_tried(who.uid, who.gid)))
+
+
+async def _tried(uid: int, gid: int) -> tuple[Capability, str]:
+    backend = limits.detect()
+    try:
+        return await probe(backend, uid, gid), backend.describe()
+    finally:
+        backend.close()
+
+
+def capability(found: Capability, described: str) -> Iterator[Finding]:
+    """What a trial of the sandbox showed, and what holds its limits."""
+    version = ".".join(map(str, found.version))
+    if not found.ok:
+        name = f"bubblewrap {version}".strip()
+        remedy = found.remedy or "see the message: TOOL.md tools are refused until it works"
+        yield Finding("sandbox", "fault", f"{name} does not work: {found.error}", remedy)
+        return
+    yield Finding("sandbox", "ok", f"bubblewrap {version} works; sandboxes are {found.level}")
+    text, _, remedy = described.partition("; ")
+    level: Level = "ok" if found.level == "full" else "warning"
+    if text:
+        yield Finding("limits", level, text, remedy)
+    for warning in found.warnings:
+        if warning != described:
+            yield Finding("sandbox", "note", warning)
+
+
+def user_namespaces(proc: str) -> Finding:
+    """What the kernel's switches say; the sandbox's own trial is the proof."""
+    name = "namespaces"
+    switches = (
+        ("sys/user/max_user_namespaces", "0", "sysctl user.max_user_namespaces=15000"),
+        ("sys/kernel/unprivileged_userns_clone", "0", "sysctl kernel.unprivileged_userns_clone=1"),
+        (
+            "sys/kernel/apparmor_restrict_unprivileged_userns",
+            "1",
+            "an AppArmor profile for bwrap that has `userns,`",
+        ),
+    )
+    if not os.path.exists(f"{proc}/self/ns/user"):
+        return Finding(name, "fault", "the kernel has no user namespaces", "CONFIG_USER_NS=y")
+    for file, closed, remedy in switches:
+        if _first_line(f"{proc}/{file}") == closed:
+            text = f"{file.removeprefix('sys/').replace('/', '.')} is {closed}"
+            return Finding(name, "note", f"{text}: they may be refused", remedy)
+    return Finding(name, "ok", "the kernel lets users make user namespaces")
+
+
+def languages() -> Iterator[Finding]:
+    """What runs the tools of each language."""
+    for language in ("python", "bash"):
+        found = runtimes.find(language)
+        if found.argv:
+            yield Finding(language + " tools", "ok", f"run on {found.argv[0]}")
+        else:
+            text = "there is nothing to run them"
+            yield Finding(language + " tools", "warning", text, runtimes.REMEDIES[language])
+    node = runtimes.node()
+    name = "node tools"
+    if node.argv:
+        where = node.binds[0].source if node.binds else node.argv[0]
+        yield Finding(name, "ok", f"run on Node {node.version} ({where})")
+        return
+    text = "there is no Node that runs TypeScript"
+    old = _system_node()
+    if old:
+        text += f": {old[0]} is {'.'.join(map(str, old[1])) or 'of an unknown version'}"
+    yield Finding(name, "note", text, runtimes.REMEDIES["typescript"])
+
+
+def _system_node() -> tuple[str, tuple[int, ...]] | None:
+    for directory in os.environ.get("PATH", "").split(":"):
+        path = os.path.join(directory, "node")
+        if directory and os.access(path, os.X_OK):
+            return path, runtimes.node_version(path)
+    return None
+
+
+def listeners(listen: list[str]) -> Iterator[Finding]:
+    """Each HTTP listener of a daemon: whether it answers. The first address is the socket."""
+    if len(listen) < 2:
+        yield Finding("http", "note", "no HTTP listener is configured")
+    for address in listen[1:]:
+        if _connects(address):
+            yield Finding("http", "ok", f"{address} answers")
+        else:
+            text = f"{address} does not answer"
+            yield Finding("http", "warning", text, "see the daemon's log")
+
+
+def addresses(listen: list[str]) -> Iterator[Finding]:
+    """Each address that a daemon will listen on: whether it is free."""
+    for address in listen:
+        if _connects(address):
+            text = f"something else answers on {address}"
+            yield Finding("http", "warning", text, "end it, or choose another http.listen")
+        else:
+            yield Finding("http", "ok", f"{address} is free for the daemon")
+
+
+def _connects(address: str) -> bool:
+    address = address.removeprefix("http://")
+    unix = address.removeprefix("unix:")
+    family = socket.AF_UNIX if unix != address else socket.AF_INET
+    host, _, port = address.rpartition(":")
+    if family == socket.AF_INET and ":" in host:
+        family = socket.AF_INET6
+    target: Any = unix if family == socket.AF_UNIX else (host.strip("[]"), int(port))
+    with socket.socket(family, socket.SOCK_STREAM) as sock:
+        sock.settimeout(2)
+        try:
+            sock.connect(target)
+        except OSError:
+            return False
+    return True
+
+
+def seeds(actions: list[sync.Action]) -> Iterator[Finding]:
+    """The tools that came with edged against those of the data directory."""
+    name = "seed tools"
+    due = [a.name for a in actions if a.kind in ("add", "update")]
+    if due:
+        text = f"to be copied: {', '.join(due)}"
+        yield Finding(name, "note", text, "the daemon does it when it starts; or edged sync")
+    elif any(a.kind in ("keep", "differs") for a in actions):
+        yield Finding(name, "ok", "up to date")
+    else:
+        yield Finding(name, "note", "none came with edged")
+    for action in actions:
+        if action.kind == "refused":
+            yield Finding(name, "warning", f"{action.name} is not copied: {action.reason}")
+        elif action.kind == "differs":
+            text = f"{action.name} was changed at the same version, and stays as it is"
+            yield Finding(name, "note", text)
+
+
+def tools(data: str) -> Iterator[Finding]:
+    """The tools of a data directory that no daemon looks after now."""
+    if os.path.isdir(data) and not os.access(data, os.R_OK | os.X_OK):
+        yield Finding("tools", "note", f"{data} is not open to you", "look as its owner")
+        return
+    broken = 0
+    roots = [os.path.join(data, "tools"), *sorted(glob.glob(f"{glob.escape(data)}/*/tools"))]
+    for root in roots:
+        origin: discover.Origin = "global" if root == roots[0] else "user"
+        for entry in discover.scan(root, origin, discover.Cache(), time.time()):
+            problem = entry.problem
+            if problem is not None:
+                broken += 1
+                place = f"{problem.file}:{problem.line}" if problem.line else problem.file
+                yield Finding("tools", "warning", f"{place}: {problem.reason}", problem.remedy)
+    if not broken:
+        yield Finding("tools", "ok", f"nothing is wrong with those in {data}")
+
+
+def listed_tools(states: list[dict[str, Any]]) -> Iterator[Finding]:
+    """The tools that the daemon shows to this caller."""
+    blocked = [row for row in states if row["status"] == "blocked"]
+    usable = sum(row["status"] == "enabled" for row in states)
+    yield Finding("tools", "ok", f"{usable} of {len(states)} can be called")
+    for row in blocked:
+        level: Level = "note" if row["reason_code"] == "shadowed" else "warning"
+        text = f"{row['name']} is blocked ({row['reason_code']}): {row['problem']}"
+        yield Finding("tools", level, text)
+
+
+def clock(run: str, now: float) -> Finding:
+    """Whether the wall clock can be believed: schedules and logs go by it."""
+    told = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(now)) + " UTC"
+    if now < CLOCK_FIRST:
+        return Finding("clock", "fault", f"it says {told}", "set it: timedatectl set-ntp true")
+    synchronised = os.path.exists(f"{run}/systemd/timesync/synchronized") or _kernel_synchronised()
+    if synchronised:
+        return Finding("clock", "ok", f"{told}, kept by a time service")
+    text = f"{told}, and the kernel knows of no time service"
+    return Finding("clock", "note", text, "timedatectl set-ntp true, where the network allows it")
+
+
+def _kernel_synchronised() -> bool:
+    """Whether something disciplines the clock (adjtimex(2), reading only)."""
+    import ctypes  # noqa: PLC0415  nothing else of edged's needs it here
+
+    # `modes` is the first field; 0 asks and changes nothing.
+    answer: int = ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(_TIMEX_SIZE))
+    return 0 <= answer < _TIME_ERROR
+
+
+def devices(dev: str) -> Iterator[Finding]:
+    """Device nodes of a board that are there and not open to this user."""
+    for pattern in DEVICES:
+        nodes = sorted(glob.glob(f"{glob.escape(dev)}/{pattern}"))
+        closed = [node for node in nodes if not os.access(node, os.R_OK | os.W_OK)]
+        if closed:
+            remedy = f"join its group: usermod -aG {_group(closed[0])} USER, then log in again"
+            text = f"you may not use {', '.join(closed)}"
+            yield Finding("devices", "note", text, remedy)
+
+
+def _group(path: str) -> str:
+    try:
+        return grp.getgrgid(os.stat(path, follow_symlinks=False)[stat.ST_GID]).gr_name
+    except (OSError, KeyError):
+        return "of the node"
+
+
+def _first_line(path: str) -> str:
+    try:
+        with open(path, encoding="ascii", errors="replace") as file:
+            return file.readline().strip()
+    except OSError:
+        return ""

@@ -1,0 +1,43 @@
+"""`make bench`: every claim of speed and memory, as a ratio of the same run.
+
+    python -m tests.bench [NAME …]      NAME: calls start memory list warm fuzz
+
+Prints a row for each claim and exits 1 when one is missed.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+
+from tests.bench import calls, fuzz, listing, memory, start, warm
+from tests.bench.table import Table
+
+GROUPS = {
+    "calls": calls.measure,
+    "start": start.measure,
+    "memory": memory.measure,
+    "list": listing.measure,
+    "warm": warm.measure,
+    "fuzz": fuzz.measure,
+}
+
+
+def main(names: list[str]) -> int:
+    unknown = [name for name in names if name not in GROUPS]
+    if unknown:
+        print(f"no such group: {', '.join(unknown)}; there are: {', '.join(GROUPS)}")
+        return 2
+    # Byte code is a part of what a user has.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    table = Table()
+    for name in names or GROUPS:
+        with tempfile.TemporaryDirectory(prefix="edged-bench-") as directory:
+            os.chmod(directory, 0o755)
+            GROUPS[name](table, directory)
+    return table.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

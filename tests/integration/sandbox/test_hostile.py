@@ -1,0 +1,361 @@
+"""Tools that try to get out, to stay, or to take everything; each kind ends HELD.
+
+The bodies under tests/data/hostile judge themselves; those here are judged from the host.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from edged.sandbox.profile import MIB, Bind, Limits
+
+BODIES = os.path.join(os.path.dirname(__file__), "..", "..", "data", "hostile")
+RUN_BODY = """
+import contextlib, io, os, runpy
+def execute(call, params):
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        runpy.run_path(os.path.join(os.path.dirname(__file__), "body.py"))
+    return out.getvalue()
+"""
+
+
+def text(outcome) -> str:
+    return "\n".join(block.get("text", "") for block in outcome.result["content"])
+
+
+@pytest.fixture
+def plant(account, monkeypatch) -> Iterator[dict[str, str]]:
+    """What a careless host leaves about: a secret, sockets, a process, open descriptors."""
+    monkeypatch.setenv("DAEMON_SECRET", "1")
+    folder = tempfile.mkdtemp(prefix="edged-plant-", dir="/var/tmp")
+    os.chmod(folder, 0o755)
+    with open(folder + "/secret", "w") as file:
+        file.write("secret")
+    leak = os.open(folder, os.O_RDONLY)
+    os.set_inheritable(leak, True)
+    abstract = uuid.uuid4().hex
+    root = (
+        {"user": account.uid, "group": account.gid, "extra_groups": []}
+        if os.geteuid() == 0
+        else {}
+    )
+    with (
+        socket.create_server(("127.0.0.1", 0)) as tcp,
+        socket.socket(socket.AF_UNIX) as path,
+        socket.socket(socket.AF_UNIX) as name,
+        subprocess.Popen(["/bin/sleep", "600"], **root) as victim,
+    ):
+        path.bind(folder + "/socket")
+        name.bind("\0" + abstract)
+        for server in (path, name):
+            server.listen()
+        os.chmod(folder + "/socket", 0o777)
+        yield {
+            "PLANT": folder,
+            "ABSTRACT": abstract,
+            "PORT": str(tcp.getsockname()[1]),
+            "VICTIM": str(victim.pid),
+        }
+        victim.kill()
+    os.close(leak)
+    shutil.rmtree(folder)
+
+
+def _job(workshop, name: str, env: dict[str, str], **more):
+    with open(os.path.join(BODIES, name)) as file:
+        body = file.read()
+    env = {
+        **env,
+        "ENTRY": f"/officer/tools/tool_{workshop._count + 1}/index." + name.rpartition(".")[2],
+    }
+    if name.endswith(".sh"):
+        return workshop.job("bash", body, env=env, **more)
+    return workshop.job("python", RUN_BODY, files={"body.py": body}, env=env, **more)
+
+
+@pytest.mark.parametrize("name", sorted(os.listdir(BODIES)))
+async def test_a_hostile_body_is_held(workshop, plant, name: str) -> None:
+    outcome = await workshop.pool.call(_job(workshop, name, plant), "1", {})
+    assert text(outcome).splitlines()[-1:] == ["HELD"], text(outcome)
+
+
+async def test_with_the_network_no_unix_socket_of_the_host_is_in_reach(workshop, plant) -> None:
+    """An own network namespace hides abstract sockets; where it is shared, the filter does."""
+    source = """
+import os, socket
+def execute(call, params):
+    reached = []
+    for address in (os.environ['PLANT'] + '/socket', '\\0' + os.environ['ABSTRACT']):
+        try:
+            with socket.socket(socket.AF_UNIX) as client:
+                client.connect(address)
+        except OSError:
+            continue
+        reached.append(address)
+    with socket.create_connection(('127.0.0.1', int(os.environ['PORT']))):
+        return 'HELD' if not reached else str(reached)
+"""
+    outcome = await workshop.call("python", source, env=plant, network=True)
+    assert text(outcome) == "HELD"
+
+
+async def test_a_spare_is_held_as_well_and_sees_nothing_of_the_call_before(
+    warm_workshop, plant
+) -> None:
+    pool = warm_workshop.pool
+    for name in ("state_write.py", "descriptors.py", "processes.py"):
+        job = _job(warm_workshop, name, plant)
+        for _ in range(2):
+            outcome = await pool.call(job, "1", {})
+            assert text(outcome).splitlines() == ["HELD"]
+            async with asyncio.timeout(20):
+                while not any(
+                    spare.ready for spare in pool.stats().spares if spare.name == job.name
+                ):
+                    await asyncio.wait([asyncio.get_running_loop().create_future()], timeout=0.01)
+        assert outcome.warm
+    assert text(await pool.call(_job(warm_workshop, "state_read.py", plant), "1", {})) == "HELD\n"
+
+
+# Staying
+
+
+def _alive(mark: str) -> list[str]:
+    """Processes whose variables hold a mark; what is dead has none."""
+    found = []
+    for name in filter(str.isdecimal, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{name}/environ", "rb") as file:
+                if mark.encode() in file.read():
+                    found.append(name)
+        except OSError:
+            continue
+    return found
+
+
+STAY = {
+    "daemon": "if not os.fork():\n  os.setsid()\n  if not os.fork(): stay()\n  os._exit(0)",
+    "ignoring signals": "if not os.fork():\n  for s in set(signal.Signals) - {signal.SIGKILL, signal.SIGSTOP}: signal.signal(s, signal.SIG_IGN)\n  stay()",
+    "holding the pipes": "subprocess.Popen(['sleep', '600'])",
+    "stopped": "if not os.fork(): os.kill(os.getpid(), signal.SIGSTOP)",
+    "busy": "for n in range(4):\n  if not os.fork():\n    while True: pass",
+    "forking": "if not os.fork():\n  while True:\n    if os.fork(): os._exit(0)",
+}
+ENDS = {
+    "a result": ("return 'done'", "ok"),
+    "an exception": ("raise ValueError('x')", "failed"),
+    "exit": ("os._exit(3)", "exit"),
+    "a crash": ("os.kill(os.getpid(), signal.SIGSEGV)", "crashed"),
+    "the time limit": ("stay()", "timeout"),
+}
+
+
+@pytest.mark.parametrize("stay", STAY)
+@pytest.mark.parametrize("end", ENDS)
+async def test_nothing_of_a_call_lives_when_it_has_returned(workshop, stay: str, end: str) -> None:
+    """Facts on sandboxes, 3: outliving the call, the held pipe."""
+    mark = f"mark-{uuid.uuid4()}"
+    body = f"{STAY[stay]}\n{ENDS[end][0]}".replace("\n", "\n    ")
+    source = f"import os, signal, subprocess\ndef stay():\n  while True: signal.pause()\ndef execute(c, p):\n    {body}\n"
+    async with asyncio.timeout(10):
+        outcome = await workshop.call(
+            "python", source, env={"MARK": mark}, limits=Limits(wall_s=1)
+        )
+    assert _alive(mark) == []
+    assert outcome.reason == ENDS[end][1]
+
+
+async def test_nothing_of_a_shells_call_lives_when_it_has_returned(workshop) -> None:
+    mark = f"mark-{uuid.uuid4()}"
+    source = "(trap '' TERM HUP; sleep 600 & setsid sleep 600 & ) & disown\necho done"
+    async with asyncio.timeout(10):
+        outcome = await workshop.call("bash", source, env={"MARK": mark})
+    assert _alive(mark) == []
+    assert text(outcome) == "done"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "for s in set(signal.Signals) - {signal.SIGKILL, signal.SIGSTOP}: signal.signal(s, signal.SIG_IGN)\n  stay()",
+        "os.kill(os.getpid(), signal.SIGSTOP)",
+        "os.close(0); os.close(1); os.close(2)\n  stay()",
+        "os.kill(os.getppid(), signal.SIGSTOP); stay()",
+        "import ctypes\n  ctypes.CDLL(None).prctl(1, 0)\n  stay()",
+    ],
+    ids=["signals ignored", "stopped", "pipes closed", "parent stopped", "death signal off"],
+)
+async def test_a_call_ends_at_its_time_limit_whatever_it_does(workshop, body: str) -> None:
+    source = f"import os, signal\ndef stay():\n  while True: signal.pause()\ndef execute(c, p):\n  print('before')\n  {body}\n"
+    async with asyncio.timeout(10):
+        outcome = await workshop.call("python", source, limits=Limits(wall_s=1))
+    assert outcome.reason == "timeout"
+    assert (
+        text(outcome)
+        == "stopped after 1 s, its time limit; `timeout: 2` in TOOL.md allows more\n\nIt wrote:\nbefore"
+    )
+
+
+# Taking everything
+
+
+@pytest.mark.parametrize("language", ["python", "bash"])
+async def test_a_flood_ends_the_call_and_names_the_limit(workshop, language: str) -> None:
+    source = {
+        "python": "import os\ndef execute(c, p):\n  while True:\n    os.write(1, bytes(65536)); os.write(2, bytes(65536))",
+        "bash": "yes flood",
+    }[language]
+    outcome = await workshop.call(language, source)
+    assert outcome.reason == "output"
+    assert "stopped after 64 MiB of output" in text(outcome)
+    assert len(text(outcome)) < 4 * MIB
+    assert outcome.bytes_seen < 66 * MIB
+
+
+async def test_a_flood_of_updates_ends_the_call_too(workshop) -> None:
+    outcome = await workshop.call(
+        "python", "def execute(c, p, s, u):\n  while True: u('x' * 100000)"
+    )
+    assert outcome.reason == "output"
+
+
+HOGS = {
+    "one process": "keep = [bytearray(b'x' * (16 << 20)) for _ in range(64)]",
+    "sixteen processes": "for _ in range(16):\n    if not os.fork():\n      keep = bytearray(b'x' * (64 << 20)); signal.pause()\n  signal.pause()",
+    "a shared map": "m = mmap.mmap(-1, 1 << 30)\n  for n in range(0, 1 << 30, 4096): m[n] = 1",
+    "a memfd": "f = os.memfd_create('x')\n  for _ in range(64): os.write(f, b'x' * (16 << 20))",
+}
+
+
+@pytest.mark.parametrize("hog", HOGS)
+async def test_a_memory_hog_ends_with_the_limit_and_the_line(workshop, hog: str) -> None:
+    """Facts on sandboxes, 5; the limit of the tree is 200 MiB, the hogs ask for 1 GiB."""
+    source = f"import mmap, os, signal\ndef execute(c, p):\n  {HOGS[hog]}\n  return 'ESCAPED'"
+    outcome = await workshop.call(
+        "python",
+        source,
+        limits=Limits(memory_max=200 * MIB, data_reserve=0, file_size_max=2 << 30),
+    )
+    assert outcome.reason in ("memory", "failed")
+    assert "its limit is 200 MiB; `memory: 400M` in TOOL.md allows more" in text(outcome)
+
+
+async def test_a_node_hog_ends_with_the_limit_and_the_line(workshop) -> None:
+    source = "export async function execute() { const keep = []; for (;;) keep.push(Buffer.alloc(16 << 20, 1)); }"
+    outcome = await workshop.call("typescript", source)
+    assert outcome.result["isError"]
+    assert "`memory: 512M` in TOOL.md allows more" in text(outcome)
+
+
+FILLERS = {
+    "one file": "open(D + 'big', 'wb').write(bytes(100 << 20))",
+    "many files": "for n in range(300): open(D + str(n), 'wb').write(bytes(1 << 20))\n  signal.pause()",
+    "a deep tree": "for n in range(140):\n    os.mkdir(D + 'd'); os.chdir(D + 'd'); D = ''\n  open('big', 'wb').write(bytes(50 << 20))\n  signal.pause()",
+    "files without a name": "keep = []\n  for n in range(9):\n    keep.append(open(D + 'x', 'wb')); os.unlink(D + 'x'); keep[-1].write(bytes(20 << 20)); keep[-1].flush()\n  signal.pause()",
+    "files with old dates": "for n in range(9): open(D + str(n), 'wb').write(bytes(20 << 20)); os.utime(D + str(n), (0, 0))\n  signal.pause()",
+}
+
+
+@pytest.mark.parametrize("filler", FILLERS)
+async def test_a_disk_filler_is_stopped(workshop, filler: str) -> None:
+    """Facts on sandboxes, 3: one file by RLIMIT_FSIZE, the sum by a watch."""
+    source = f"import os, signal\ndef execute(c, p):\n  D = '/officer/data/'\n  {FILLERS[filler]}\n  return 'ESCAPED'"
+    outcome = await workshop.call(
+        "python", source, limits=Limits(wall_s=20, file_size_max=64 * MIB, disk_max=40 * MIB)
+    )
+    assert outcome.result["isError"]
+    if filler == "one file":
+        assert "one file of this tool may have 64 MiB" in text(outcome)
+    else:
+        assert "stopped: it added more than 40 MiB to its directories" in text(outcome)
+
+
+async def test_a_tool_is_not_blamed_for_what_others_write(workshop) -> None:
+    """The free space falls for all; only what changed in the tool's directories counts."""
+    source = "import signal\ndef execute(c, p, s, u):\n  u('there')\n  signal.sigtimedwait([signal.SIGUSR1], 1)\n  return 'fine'"
+    job = workshop.job("python", source, limits=Limits(wall_s=20, disk_max=4 * MIB))
+
+    def fill(_) -> None:
+        with open(workshop.folder + "/other", "wb") as file:
+            file.write(bytes(32 * MIB))
+
+    assert text(await workshop.pool.call(job, "1", {}, fill)) == "fine"
+
+
+async def test_cpu_time_is_limited_for_each_process(workshop) -> None:
+    source = "def execute(c, p):\n  while True: pass"
+    outcome = await workshop.call("python", source, limits=Limits(wall_s=20, cpu_s=1))
+    assert outcome.reason == "cpu"
+    assert "stopped at its limit of CPU time" in text(outcome)
+
+
+async def test_a_crash_is_told_with_its_signal(workshop) -> None:
+    outcome = await workshop.call(
+        "python", "import os, signal\ndef execute(c, p): os.kill(os.getpid(), signal.SIGSEGV)"
+    )
+    assert (outcome.reason, outcome.signal) == ("crashed", 11)
+    assert text(outcome) == "crashed with signal 11 (SIGSEGV)"
+    assert os.listdir(workshop.data) == []
+
+
+async def test_others_are_served_while_hogs_run(workshop) -> None:
+    """Issue 2: while another caller's calls go on answering."""
+    limits = Limits(wall_s=3, memory_max=100 * MIB, disk_max=20 * MIB)
+    hogs = [
+        "import os\ndef execute(c, p):\n  while True:\n    try: os.fork()\n    except OSError: pass",
+        "def execute(c, p):\n  while True: open('/officer/data/x', 'ab').write(bytes(1 << 20))",
+        "def execute(c, p):\n  while True: pass",
+    ]
+    hello = workshop.job("python", "def execute(c, p): return 'hello'")
+    async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
+        running = [tasks.create_task(workshop.call("python", hog, limits=limits)) for hog in hogs]
+        for _ in range(5):
+            assert text(await workshop.pool.call(hello, "1", {})) == "hello"
+    assert all(task.result().result["isError"] for task in running)
+
+
+# What lies in the way
+
+
+@pytest.mark.parametrize("swapped", ["data", "inner"])
+async def test_a_link_in_the_way_of_a_bind_is_refused(workshop, swapped: str) -> None:
+    """Facts on sandboxes, 7: a swapped link cannot redirect a bind."""
+    job = workshop.job("python", "def execute(c, p): return 'ESCAPED'")
+    os.makedirs(workshop.data + "/inner/leaf")
+    place = workshop.data if swapped == "data" else workshop.data + "/inner"
+    os.rename(place, workshop.folder + "/moved")
+    os.symlink(workshop.folder + "/moved", place)
+    leaf = "/inner/leaf"
+    bind = Bind(
+        source=workshop.data + leaf, target="/officer/leaf", write=True, anchor=workshop.folder
+    )
+    import msgspec
+
+    profile = msgspec.structs.replace(job.profile, binds=(*job.profile.binds[:2], bind), cwd="/")
+    outcome = await workshop.pool.call(msgspec.structs.replace(job, profile=profile), "1", {})
+    assert outcome.reason == "sandbox-failed"
+    assert f"'{os.path.basename(place)}' is a symbolic link" in text(outcome)
+
+
+async def test_a_failure_of_the_sandbox_itself_is_told_with_its_words(workshop, capsys) -> None:
+    """Facts on sandboxes, 8: report as the sandbox's, with the line that shows it."""
+    import msgspec
+
+    job = workshop.job("python", "def execute(c, p): return 'x'")
+    profile = msgspec.structs.replace(job.profile, cwd="/nowhere")
+    outcome = await workshop.pool.call(msgspec.structs.replace(job, profile=profile), "1", {})
+    assert outcome.reason == "sandbox-failed"
+    assert text(outcome).startswith(
+        "the sandbox could not be started: bwrap: Can't chdir to /nowhere"
+    )
+    assert "env -i bwrap --unshare-user" in capsys.readouterr().err
