@@ -48,6 +48,7 @@ class _Root(msgspec.Struct):
     path: str
     user: str
     entries: list[Entry] = []
+    changed: int = 0
     looked: float = float("-inf")
     took_s: float = 0.0
     scanned: bool = False
@@ -140,8 +141,10 @@ class Catalogue:
         if root.scan is not None:
             return None if root.scanned else root.scan
         now = self._clock.monotonic()
-        # Looking costs at most a fiftieth of the time, however big the directory is.
-        if now - root.looked < max(CHECK_S, 50 * root.took_s):
+        # Looking costs at most a fiftieth of the time, however big the directory is;
+        # a directory added or taken away shows at once.
+        due = now - root.looked >= max(CHECK_S, 50 * root.took_s)
+        if not due and _changed_at(root.path) == root.changed:
             return None
         if root.scanned and root.took_s < SLOW_S:
             self._take(root, list(self._entries(root)))
@@ -151,6 +154,8 @@ class Catalogue:
         return None if root.scanned else root.scan
 
     def _entries(self, root: _Root) -> Iterator[Entry]:
+        # Taken first: what changes while looking is looked at again.
+        root.changed = _changed_at(root.path)
         origin: discover.Origin = "user" if root.user else "global"
         return discover.scan_iter(root.path, origin, self._cache, self._clock.now())
 
@@ -234,7 +239,7 @@ class Catalogue:
         problem = entry.problem
         if found is None or problem is not None:
             reason = _problem_text(problem) if problem is not None else "cannot be read"
-            return _broken(entry, source, reason)
+            return _broken(entry, source, reason, renew=lambda: self._renew(root, entry))
         if found.name in reserved:
             reason = f"{found.name} is the name of a built-in tool: choose another in TOOL.md"
             return _broken(entry, source, reason, "reserved_name")
@@ -304,6 +309,13 @@ async def _all(waits: list[asyncio.Future[None]]) -> None:
         await wait
 
 
+def _changed_at(path: str) -> int:
+    try:
+        return os.stat(path).st_mtime_ns
+    except OSError:
+        return 0
+
+
 def seed_directory() -> str:
     """Where the tools that came with the daemon lie: in the package, or beside it."""
     here = os.path.dirname(os.path.abspath(__file__))
@@ -316,7 +328,13 @@ def _problem_text(problem: discover.Problem) -> str:
     return f"{place}: {problem.reason}" + (f": {problem.remedy}" if problem.remedy else "")
 
 
-def _broken(entry: Entry, source: str, reason: str, code: str = "invalid") -> Tool:
+def _broken(
+    entry: Entry,
+    source: str,
+    reason: str,
+    code: str = "invalid",
+    renew: Callable[[], bool] | None = None,
+) -> Tool:
     def run(_params: msgspec.Struct, _ctx: Context) -> Result:
         raise SandboxSetupError(reason)
 
@@ -325,6 +343,7 @@ def _broken(entry: Entry, source: str, reason: str, code: str = "invalid") -> To
         run,
         description=entry.manifest.description if entry.manifest else "",
         make_type=lambda: msgspec.defstruct("Inputs", []),
+        renew=renew,
         category="user",
         source=source,
         status="blocked",

@@ -6,52 +6,51 @@ and `edged config --explain` derive from it. The user's file is never written.
 
 from __future__ import annotations
 
-import os
-import re
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from edged.errors import ConfigError
-
-T = TypeVar("T")
-
-_UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_UNITS_B = {"": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMG]?)(?:i?B)?")
+from edged.identity import Role, is_user
+from edged.units import duration_s, size_bytes
 
 Duration = Annotated[str | int | float, Meta(description="seconds, or text such as 20ms, 60s, 1h")]
 Size = Annotated[str | int, Meta(description="bytes, or text such as 64K, 256M, 1G")]
 
+seconds = duration_s
+size = size_bytes
 
-def seconds(value: str | float) -> float:
-    """Seconds of a duration setting.
-
-    Raises:
-        ValueError: not a duration.
-    """
-    if isinstance(value, str):
-        match = _DURATION.fullmatch(value.strip())
-        if not match:
-            raise ValueError(f"{value!r} is not a duration: write 20ms, 60s, 5m or 1h")
-        return float(match[1]) * _UNITS_S[match[2]]
-    return float(value)
+_MIB = 1 << 20
+_GIB = 1 << 30
 
 
-def size(value: str | int) -> int:
-    """Bytes of a size setting.
+def _check_duration(name: str, value: str | float, low: float, high: float) -> None:
+    """Raise for a field that is no duration of `low` to `high` seconds.
 
     Raises:
-        ValueError: not a size.
+        ValueError: begins with the field's name, by which the reader of the file finds its line.
     """
-    if isinstance(value, str):
-        match = _SIZE.fullmatch(value.strip())
-        if not match:
-            raise ValueError(f"{value!r} is not a size: write 64K, 256M or 1G")
-        return int(float(match[1]) * _UNITS_B[match[2]])
-    return value
+    try:
+        found = seconds(value)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
+    if not low <= found <= high:
+        raise ValueError(f"{name}: must be from {low:g} to {high:g} seconds")
+
+
+def _check_size(name: str, value: str | int, low: int, high: int) -> None:
+    """Raise for a field that is no size of `low` to `high` bytes; as `_check_duration`."""
+    try:
+        found = size(value)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
+    if not low <= found <= high:
+        raise ValueError(f"{name}: must be from {low} to {high} bytes")
+
+
+def _check_user(name: str, user: str) -> None:
+    if not is_user(user):
+        raise ValueError(f"{name}: {user!r} is not an e-mail identity such as ada@example.org")
 
 
 class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -61,9 +60,9 @@ class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 class Http(Section, frozen=True):
     """The HTTP listeners."""
 
-    listen: Annotated[
-        list[str], Meta(description="addresses, or unix:/path; [] for none")
-    ] = msgspec.field(default_factory=lambda: ["127.0.0.1:8420"])
+    listen: Annotated[list[str], Meta(description="addresses, or unix:/path; [] for none")] = (
+        msgspec.field(default_factory=lambda: ["127.0.0.1:8420"])
+    )
     hosts: Annotated[
         list[str], Meta(description="names that a Host header may carry beside the address")
     ] = []
@@ -74,7 +73,7 @@ class Http(Section, frozen=True):
     burst: Annotated[int, Meta(ge=1, description="requests at once of one token")] = 500
 
     def __post_init__(self) -> None:
-        size(self.max_body)
+        _check_size("max_body", self.max_body, 1 << 10, _GIB)
 
 
 class Socket(Section, frozen=True):
@@ -89,7 +88,10 @@ class UserEntry(Section, frozen=True):
     """One mapped local user."""
 
     user: Annotated[str, Meta(description="e-mail identity")]
-    role: Literal["owner", "agent"] = "agent"
+    role: Role = "agent"
+
+    def __post_init__(self) -> None:
+        _check_user("user", self.user)
 
 
 class Defaults(Section, frozen=True):
@@ -102,16 +104,15 @@ class Defaults(Section, frozen=True):
     warm: bool = True
 
     def __post_init__(self) -> None:
-        size(self.memory)
-        if not 1 <= seconds(self.timeout) <= 3600:
-            raise ValueError("must be from 1 to 3600 seconds")
+        _check_size("memory", self.memory, 16 * _MIB, 1 << 40)
+        _check_duration("timeout", self.timeout, 1, 3_600)
 
 
 class ToolSettings(Section, frozen=True):
     """Settings of one tool by name."""
 
     enabled: bool | UnsetType = UNSET
-    env: dict[str, str | int | float | bool | Any] = {}
+    env: dict[str, str | int | float | bool] = {}
 
 
 class Sandbox(Section, frozen=True):
@@ -129,8 +130,8 @@ class Sandbox(Section, frozen=True):
 
     def __post_init__(self) -> None:
         if self.warm_memory != "auto":
-            size(self.warm_memory)
-        seconds(self.idle)
+            _check_size("warm_memory", self.warm_memory, 0, 1 << 40)
+        _check_duration("idle", self.idle, 0, 86_400)
 
 
 class MediaSettings(Section, frozen=True):
@@ -141,9 +142,9 @@ class MediaSettings(Section, frozen=True):
     age: Duration = "24h"
 
     def __post_init__(self) -> None:
-        for value in (self.item, self.total):
-            size(value)
-        seconds(self.age)
+        _check_size("item", self.item, 1 << 10, _GIB)
+        _check_size("total", self.total, 1 << 10, 1 << 40)
+        _check_duration("age", self.age, 1, 366 * 86_400)
 
 
 class Audit(Section, frozen=True):
@@ -153,8 +154,8 @@ class Audit(Section, frozen=True):
     interval: Annotated[Duration, Meta(description="records are written in batches")] = "5s"
 
     def __post_init__(self) -> None:
-        size(self.size)
-        seconds(self.interval)
+        _check_size("size", self.size, 64 << 10, 16 * _GIB)
+        _check_duration("interval", self.interval, 0, 3_600)
 
 
 Later = dict[str, Any]
@@ -177,7 +178,9 @@ class Config(Section, frozen=True):
     messages: Later = {}
 
     def __post_init__(self) -> None:
-        seconds(self.stop_grace)
-        for key in self.users:
-            if not key.isdigit():
-                raise ValueError(f"users: {key!r} is not a uid")
+        _check_duration("stop_grace", self.stop_grace, 0, 3_600)
+        for uid, entry in self.users.items():
+            if not uid.isdecimal() or uid != str(int(uid)):
+                raise ValueError(f"users.{uid}: {uid!r} is not a uid such as 1000")
+            if isinstance(entry, str):
+                _check_user(f"users.{uid}", entry)

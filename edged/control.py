@@ -18,7 +18,7 @@ from edged.audit import Record
 from edged.dispatch import Dispatcher
 from edged.errors import DeniedError, Fault, InvalidArgumentsError
 from edged.identity import Caller
-from edged.registry import FORMATS, Format, Registry, Session, State
+from edged.registry import FORMATS, Registry, Session, State
 from edged.services import Services
 from edged.tokens import Tokens
 from edged.tool import Permissions
@@ -99,9 +99,7 @@ class Control:
         self._sessions[key] = session
         return session
 
-    def describe(
-        self, caller: Caller, name: str, session: Session | None = None
-    ) -> Description:
+    def describe(self, caller: Caller, name: str, session: Session | None = None) -> Description:
         """One tool with schema, permissions and body; disabled and blocked ones too.
 
         Raises:
@@ -156,8 +154,7 @@ class Control:
         if form not in FORMATS:
             known = ", ".join(FORMATS)
             raise InvalidArgumentsError([Fault("format", f"must be one of {known}")])
-        kind: Format = form  # type: ignore[assignment]  # checked above
-        pages = self.registry.pages(caller.user, kind, session.promoted())
+        pages = self.registry.pages(caller.user, form, session.promoted())
         if len(pages) == 1:
             return pages[0]
         return b"[" + b",".join(page[1:-1] for page in pages) + b"]"
@@ -176,7 +173,7 @@ class Control:
         media = self.services.media
         medium = media.get(caller.user, reference, owner=caller.is_owner)
         data = media.read(medium, offset, MEDIA_PART)
-        end = offset + len(data)
+        end = max(offset, 0) + len(data)
         return {
             "data": binascii.b2a_base64(data, newline=False).decode(),
             "mime_type": medium.mime_type,

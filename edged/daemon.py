@@ -133,7 +133,7 @@ class Daemon:
             Media(self.data, clock, _bounds(config.media)),
             trail,
             board,
-            lambda caller, name: self.control.describe(caller, name),
+            lambda caller, name, session: self.control.describe(caller, name, session),
         )
         self.registry = Registry(state.load("tool-switches", dict[str, bool], {}))
         self._register()
@@ -281,5 +281,3 @@ def _bounds(media: MediaSettings) -> Bounds:
     return Bounds(
         item_max=size(media.item), total_max=size(media.total), age_max_s=seconds(media.age)
     )
-
-

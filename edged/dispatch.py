@@ -11,7 +11,7 @@ import asyncio
 import os
 import traceback
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -40,6 +40,8 @@ DETAIL_MAX = 200
 
 Update = Callable[[list[Block]], None]
 _encode = msgspec.json.Encoder().encode
+
+T = TypeVar("T")
 
 StartTask = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
 
@@ -394,22 +396,22 @@ def _longest_first(secrets: tuple[str, ...]) -> tuple[str, ...]:
 
 def _sendable(result: Result) -> Result:
     """The result as every door can send it: doors never meet what is no JSON."""
-    if result.structured is None and result.for_user is None:
-        # The hot path's one look.
-        if all(type(b) is Text and b.text.isascii() for b in result.content):
-            return result
+    bare = result.structured is None and result.for_user is None
+    if bare and all(type(b) is Text and b.text.isascii() for b in result.content):
+        return result
     try:
         return _valid(result, Result)
     except (TypeError, ValueError, RecursionError) as error:
         return results.failure(f"the tool's result is not JSON: {error}")
 
 
-def _valid(value: Any, kind: Any) -> Any:
+def _valid(value: T, kind: Any) -> T:
     """The value itself, or without the lone surrogates that names of files may have."""
     try:
         _encode(value)
     except UnicodeEncodeError:
-        return msgspec.convert(_without_surrogates(msgspec.to_builtins(value)), kind)
+        plain = _without_surrogates(msgspec.to_builtins(value))
+        return msgspec.convert(plain, kind)  # type: ignore[no-any-return]  # `kind` is T
     return value
 
 

@@ -88,6 +88,7 @@ class Runner:
         self._pool: Pool | None = None
         self._backend: limits.Backend | None = None
         self._account: Account | None = None
+        self._hosts = HOSTS
         self._prepared: set[str] = set()
         self._jobs: dict[tuple[str, str], tuple[str, Job]] = {}
 
@@ -155,6 +156,7 @@ class Runner:
     async def _probe(self, ready: asyncio.Future[None]) -> None:
         try:
             self._account = tool_account()
+            self._check_reach(self._account)
             self._backend = backend = limits.detect()
             if self._off:
                 capability = Capability(ok=False, level="none")
@@ -182,6 +184,34 @@ class Runner:
         self._rebuild()
         ready.set_result(None)
         self._ready = None
+
+    def _check_reach(self, account: Account) -> None:
+        """Make sure that the tools' account can be shown what a sandbox is made of.
+
+        Raises:
+            SandboxSetupError: it cannot; says what to open.
+        """
+        if not runtimes.reachable(os.path.join(self._data, "tools"), account.uid, account.gid):
+            raise SandboxSetupError(
+                f"the user {account.name}, who runs the tools, may not enter {self._data}: "
+                "chmod o+x it and the directories above it, or choose another with --data"
+            )
+        cache = os.path.join(self._data, "cache")
+        try:
+            self._hosts = runtimes.within_reach(HOSTS, account.uid, account.gid, cache)
+        except OSError as error:
+            raise SandboxSetupError(f"{cache}: {error}: free some space") from None
+
+    def _shown(self, bind: Bind) -> Bind:
+        """The bind of a runtime, from where the tools' account can reach it."""
+        account = self._account
+        assert account is not None  # noqa: S101  there is one where there is a pool
+        cache = os.path.join(self._data, "cache")
+        try:
+            source = runtimes.within_reach(bind.source, account.uid, account.gid, cache)
+        except OSError as error:
+            raise SandboxSetupError(f"{cache}: {error}: free some space") from None
+        return msgspec.structs.replace(bind, source=source)
 
     def _warm_memory(self) -> int | None:
         auto = self._settings.warm_memory == "auto"
@@ -303,8 +333,8 @@ class Runner:
         data = self._data
         own = os.path.join(data, user)
         binds = [
-            Bind(HOSTS, "/edged"),
-            *runtime.binds,
+            Bind(self._hosts, "/edged"),
+            *(self._shown(bind) for bind in runtime.binds),
             Bind(os.path.join(data, "tools"), "/officer/tools", anchor=data),
             Bind(os.path.join(own, "tools"), "/officer/user/tools", anchor=data),
         ]

@@ -98,6 +98,56 @@ def _is_node(path: str) -> bool:
     return magic == b"\x7fELF" and os.path.basename(path).startswith("node")
 
 
+def reachable(path: str, uid: int, gid: int) -> bool:
+    """Whether an account may search every directory on the way to a path.
+
+    bubblewrap looks its sources up as the account that it runs as.
+    """
+    real = os.path.realpath(path)
+    while real != "/":
+        real = os.path.dirname(real)
+        status = os.stat(real)
+        bit = 0o100 if status.st_uid == uid else 0o010 if status.st_gid == gid else 0o001
+        if not status.st_mode & bit:
+            return False
+    return True
+
+
+def within_reach(path: str, uid: int, gid: int, cache: str) -> str:
+    """The file or directory itself where the account reaches it, else a copy in `cache`.
+
+    A program that lies below a closed home (`/root`) is linked or copied once.
+
+    Raises:
+        OSError: it cannot be copied.
+    """
+    if reachable(path, uid, gid):
+        return path
+    import shutil  # noqa: PLC0415  rare: edged installed below a closed directory
+
+    os.makedirs(cache, mode=0o755, exist_ok=True)
+    copy = os.path.join(cache, os.path.basename(path))
+    if os.path.isdir(path):
+        fresh = f"{copy}.new"
+        shutil.rmtree(fresh, ignore_errors=True)
+        shutil.copytree(path, fresh, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.rmtree(copy, ignore_errors=True)
+        os.rename(fresh, copy)
+        return copy
+    source = os.stat(path)
+    if os.path.exists(copy) and os.stat(copy).st_size == source.st_size:
+        return copy
+    fresh = f"{copy}.new"
+    if os.path.exists(fresh):
+        os.unlink(fresh)
+    try:
+        os.link(path, fresh)
+    except OSError:
+        shutil.copy2(path, fresh)
+    os.rename(fresh, copy)
+    return copy
+
+
 def node_version(path: str) -> tuple[int, ...]:
     """The version of a Node; empty when it does not say."""
     import subprocess  # noqa: PLC0415  asyncio has it loaded; doctor may run without

@@ -27,4 +27,4 @@ class Services(msgspec.Struct, frozen=True):
     trail: Trail
     board: Board
     describe: Any
-    """`describe(caller, name)`: a tool's schema, source, permissions and body."""
+    """`describe(caller, name, session)`: a tool's schema, source, permissions and body."""

@@ -7,9 +7,8 @@ configuration, which others may not read. Nothing is ever written here.
 from __future__ import annotations
 
 import os
-import re
 import stat
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -19,7 +18,11 @@ from edged.errors import ConfigError
 LATER = frozenset({"exec", "files", "web", "skills", "subagent", "cron", "mcp"})
 """Sections of `tools:` that belong to parts with a configuration of their own."""
 
-_USER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}@[A-Za-z0-9.-]{1,190}")
+SIZE_MAX = 1 << 20
+"""Bytes of a configuration."""
+
+T = TypeVar("T")
+_Path = tuple[str | int, ...]
 
 
 class Loaded(msgspec.Struct, frozen=True):
@@ -55,13 +58,15 @@ def load(path: str | None, *, explicit: bool) -> Loaded:
         return Loaded(Config(), "", None, (), Defaults(), {})
     try:
         with open(path, "rb") as file:
-            data = file.read(1 << 20)
+            data = file.read(SIZE_MAX + 1)
     except FileNotFoundError:
         if explicit:
             raise ConfigError("there is no such file: check --config", file=path) from None
         return Loaded(Config(), "", None, (), Defaults(), {})
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}", file=path) from None
+    if len(data) > SIZE_MAX:
+        raise ConfigError(f"is larger than {SIZE_MAX >> 10} KiB", file=path)
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -79,88 +84,119 @@ def parse(text: str, path: str) -> Loaded:
     from edged import yamlio  # noqa: PLC0415  YAML costs an import: only where there is a file
 
     document = yamlio.load(text, path, secrets=True)
-    secrets = _Secrets(path)
-    value = secrets.resolve(document.value, document.lines, ())
-    document = yamlio.Document(value, document.lines)
-    config = yamlio.convert(document, Config, path)
-    for uid, entry in config.users.items():
-        user = entry if isinstance(entry, str) else entry.user
-        if not is_user(user):
-            raise ConfigError(
-                f"{user!r} is not an e-mail identity such as ada@example.org",
-                file=path,
-                line=document.line_of(("users", uid)),
-                key=f"users.{uid}",
-            )
+    secrets = _Secrets(path, document)
+    document = yamlio.Document(secrets.resolve(document.value, ()), document.lines)
+    faults: list[ConfigError] = []
 
-    def section(name: str, kind: type[Any]) -> Any:
-        lines = {("tools", *p[2:]): n for p, n in document.lines.items() if p[:2] == ("tools", name)}
-        inner = {p[1:]: n for p, n in lines.items()}
-        part = yamlio.Document(config.tools[name], inner)
+    def part(where: _Path, kind: type[T]) -> T:
+        value = document.value
+        for key in where:
+            value = value[key]
+        depth = len(where)
+        lines = {p[depth:]: n for p, n in document.lines.items() if p[:depth] == where}
         try:
-            return yamlio.convert(part, kind, path)
+            return yamlio.convert(yamlio.Document(value, lines), kind, path)
         except ConfigError as error:
-            if error.faults:
-                raise
-            key = ".".join(filter(None, ("tools", name, error.key)))
-            raise ConfigError(error.reason, file=path, line=error.line, key=key) from None
+            faults.extend(_placed(f, where, document) for f in error.faults or (error,))
+            # Of no use but to go on looking for faults.
+            return kind()
 
-    defaults = section("defaults", Defaults) if "defaults" in config.tools else Defaults()
+    config = part((), Config)
+    given = document.value.get("tools") if isinstance(document.value, dict) else None
+    names = list(given) if isinstance(given, dict) else []
+    defaults = part(("tools", "defaults"), Defaults) if "defaults" in names else Defaults()
     tools = {
-        name: section(name, ToolSettings)
-        for name in config.tools
+        name: part(("tools", name), ToolSettings)
+        for name in names
         if name != "defaults" and name not in LATER
     }
+    if faults:
+        raise yamlio.joined(faults, path)
     return Loaded(config, path, document, tuple(secrets.values), defaults, tools)
 
 
-def is_user(name: str) -> bool:
-    """Whether a name may be a user: its directory lies beside the daemon's own."""
-    return name == "local" or _USER.fullmatch(name) is not None
+def _placed(fault: ConfigError, where: _Path, document: Any) -> ConfigError:
+    """The fault of a part, with its key in the whole file.
+
+    A rule of a Struct (`__post_init__`) names the field that it is about, and a colon.
+    """
+    from edged.yamlio import dotted  # noqa: PLC0415  loaded already when this runs
+
+    key = ".".join(filter(None, (dotted(where), fault.key)))
+    head, _, reason = fault.reason.partition(": ")
+    named = f"{key}.{head}" if key else head
+    for path, line in document.lines.items():
+        if path and dotted(path) == named:
+            return ConfigError(reason, file=fault.file, line=line, key=named)
+    return ConfigError(fault.reason, file=fault.file, line=fault.line, key=key)
 
 
 class _Secrets:
-    """Looks up `!secret NAME`."""
+    """Looks up `!secret NAME`: each is text, and never empty."""
 
-    def __init__(self, config_path: str) -> None:
+    def __init__(self, config_path: str, document: Any) -> None:
         self._path = os.path.join(os.path.dirname(os.path.abspath(config_path)), "secrets.yaml")
         self._config_path = config_path
+        self._document = document
         self._file: dict[str, Any] | None = None
         self.values: list[str] = []
 
-    def resolve(self, node: Any, lines: Any, path: tuple[str | int, ...]) -> Any:
-        """The value with each `Secret` replaced."""
+    def resolve(self, node: Any, path: _Path) -> Any:
+        """The value with each `Secret` replaced.
+
+        Raises:
+            ConfigError: one is not there, or cannot be one.
+        """
         from edged.yamlio import Secret  # noqa: PLC0415  loaded already when this runs
 
         if isinstance(node, dict):
-            return {k: self.resolve(v, lines, (*path, k)) for k, v in node.items()}
+            return {k: self.resolve(v, (*path, k)) for k, v in node.items()}
         if isinstance(node, list):
-            return [self.resolve(v, lines, (*path, i)) for i, v in enumerate(node)]
+            return [self.resolve(v, (*path, i)) for i, v in enumerate(node)]
         if isinstance(node, Secret):
-            return self._value(node.name, lines.get(path, 0))
+            return self._value(node.name, path)
         return node
 
-    def _value(self, name: str, line: int) -> str:
+    def _value(self, name: str, path: _Path) -> str:
         value = self._credential(name)
         if value is None:
-            value = self._from_file().get(name)
-        if value is None:
-            reason = f"no secret named {name!r}: put it into {self._path} (mode 0600)"
-            raise ConfigError(reason, file=self._config_path, line=line)
-        text = str(value)
-        self.values.append(text)
-        return text
+            known = self._from_file()
+            if name not in known:
+                raise self._unknown(name, path)
+            value = known[name]
+        if value in (None, ""):
+            raise ConfigError(f"secret {name!r} is empty", file=self._path)
+        if not isinstance(value, str):
+            # A number would lose its zeros, a word its spelling: 0x1F, 1.10, True.
+            raise ConfigError(f"secret {name!r} must be text: put it in quotes", file=self._path)
+        self.values.append(value)
+        return value
 
-    @staticmethod
-    def _credential(name: str) -> str | None:
+    def _unknown(self, name: str, path: _Path) -> ConfigError:
+        from edged.yamlio import dotted, nearest  # noqa: PLC0415  loaded already when this runs
+
+        guess = nearest(name, self._from_file())
+        hint = f"; did you mean {guess!r}?" if guess else ""
+        reason = f"no secret named {name!r}{hint}: put it into {self._path} (mode 0600)"
+        line = self._document.line_of(path)
+        return ConfigError(reason, file=self._config_path, line=line, key=dotted(path))
+
+    def _credential(self, name: str) -> str | None:
+        """What systemd hands over under that name; None where it does not.
+
+        Source: systemd.exec(5), LoadCredential=.
+        """
         directory = os.environ.get("CREDENTIALS_DIRECTORY")
-        if not directory or "/" in name:
+        if not directory or "/" in name or name in (".", ".."):
             return None
+        path = os.path.join(directory, name)
         try:
-            with open(os.path.join(directory, name), encoding="utf-8") as file:
-                return file.read().rstrip("\n")
-        except OSError:
+            with open(path, encoding="utf-8") as file:
+                return file.read().rstrip("\r\n")
+        except FileNotFoundError:
             return None
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"cannot be read: {_reason(error)}", file=path) from None
 
     def _from_file(self) -> dict[str, Any]:
         if self._file is None:
@@ -173,12 +209,13 @@ class _Secrets:
         try:
             with open(self._path, encoding="utf-8") as file:
                 if stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o007:
-                    raise ConfigError("can be read by others: chmod o= it", file=self._path)
+                    reason = f"can be read by others: chmod o= {self._path}"
+                    raise ConfigError(reason, file=self._path)
                 value = yamlio.load(file.read(), self._path).value
         except FileNotFoundError:
             return {}
         except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"cannot be read: {error}", file=self._path) from None
+            raise ConfigError(f"cannot be read: {_reason(error)}", file=self._path) from None
         if value is None:
             return {}
         if not isinstance(value, dict):
@@ -186,3 +223,5 @@ class _Secrets:
         return value
 
 
+def _reason(error: OSError | ValueError) -> str:
+    return error.strerror or "error" if isinstance(error, OSError) else "is not UTF-8 text"

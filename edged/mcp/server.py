@@ -7,12 +7,13 @@ transport hands it lines and a way to send. Nothing is sent for a cancelled id.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any, Literal
 
 import msgspec
 
-from edged import __version__, jsonrpc
+from edged import __version__, jsonrpc, log
 from edged.audit import Record
 from edged.control import Control
 from edged.dispatch import Call
@@ -26,7 +27,7 @@ from edged.errors import (
 from edged.events import Event, visible
 from edged.identity import Caller, Role
 from edged.registry import Session
-from edged.results import Block, Result, failure, joined
+from edged.results import Block, Result, complete, failure, joined
 
 LEGACY = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 MODERN = "2026-07-28"
@@ -121,9 +122,6 @@ class _TokenParams(msgspec.Struct):
 _any = msgspec.json.Decoder(_Any).decode
 _call_params = msgspec.json.Decoder(_CallParams).decode
 _encode = msgspec.json.Encoder().encode
-_encode_blocks = msgspec.json.Encoder().encode
-
-_MCP_METHODS = frozenset({"tools/list", "tools/call", "server/discover"})
 
 
 class _Request(msgspec.Struct, gc=False):
@@ -142,7 +140,7 @@ class Connection:
         send: Callable[[bytes], None],
         *,
         congested: Callable[[], bool] = lambda: False,
-        on_idle: Callable[[], None] = lambda: None,
+        on_answered: Callable[[], None] = lambda: None,
     ) -> None:
         """A connection.
 
@@ -151,17 +149,19 @@ class Connection:
             caller: who is at the other end.
             send: takes whole lines.
             congested: whether the peer does not read; then updates and events are dropped.
-            on_idle: called when the last pending request was answered.
+            on_answered: called when a pending request was answered or cancelled.
         """
         self._control = control
+        # A bare request and one of the stateless revision belong to the identity.
+        self._identity = caller
         self._caller = caller
         self._send = send
         self._congested = congested
-        self._on_idle = on_idle
+        self._on_answered = on_answered
         self._session: Session | None = None
         self._initialized = False
         self._calls: dict[bytes, Call] = {}
-        self._waiting: set[bytes] = set()
+        self._waiting: dict[bytes, object] = {}
         self._stops: list[Callable[[], None]] = []
         self._lost_events = 0
         self._watching: set[str] = set()
@@ -182,7 +182,9 @@ class Connection:
             message = jsonrpc.parse(line)
         except RemoteProtocolError as error:
             text, code, raw_id = error.args
-            self._send(jsonrpc.error(raw_id, code, text))
+            if raw_id or code != jsonrpc.INVALID_PARAMS:
+                # A notification is never answered, a malformed one neither.
+                self._send(jsonrpc.error(raw_id, code, text))
             return
         if message.method == "tools/call" and message.id:
             self._tools_call(message.id, message.params)
@@ -191,6 +193,8 @@ class Connection:
 
     def close(self) -> None:
         """The connection is gone: cancel its calls."""
+        if self._session is not None:
+            self._session.changed = None
         for stop in self._stops:
             stop()
         self._stops.clear()
@@ -211,34 +215,36 @@ class Connection:
         method, raw_id = message.method, message.id
         if not raw_id:
             self._notified(method, message.params)
-            return
-        if raw_id in self._calls or raw_id in self._waiting:
-            self._fail(raw_id, jsonrpc.INVALID_REQUEST, f"id {raw_id.decode()} is in use")
-            return
-        handler = _METHODS.get(method)
-        try:
-            modern = self._era(method, message.params)
-            if handler is None or (modern and method in _LEGACY_ONLY):
-                self._fail(raw_id, jsonrpc.METHOD_NOT_FOUND, f"no method {method[:100]!r}")
-                return
-            handler(self, _Request(raw_id, message.params, modern))
-        except (EdgedError, msgspec.ValidationError, msgspec.DecodeError) as error:
-            self._refuse(raw_id, error)
+        elif self._is_open(raw_id):
+            self._refuse(raw_id, _InUseError(raw_id))
+        else:
+            self._attempt(raw_id, lambda: self._request(method, raw_id, message.params))
 
-    def _era(self, method: str, params: bytes) -> bool:
-        """Whether this is a request of the stateless revision."""
-        if b'"_meta"' not in params:
-            return method == "server/discover"
-        version = _any(params).meta.version
-        if version is None:
-            return method == "server/discover"
-        if version == MODERN or version in LEGACY:
-            return version == MODERN
-        raise _UnsupportedVersionError(version)
+    def _request(self, method: str, raw_id: bytes, params: bytes) -> None:
+        modern = _is_modern(_any(params).meta) if b'"_meta"' in params else False
+        handler = _METHODS.get(method)
+        if handler is None or (modern and method in _LEGACY_ONLY):
+            self._fail(raw_id, jsonrpc.METHOD_NOT_FOUND, f"no method {method[:100]!r}")
+            return
+        handler(self, _Request(raw_id, params, modern or method == "server/discover"))
+
+    def _is_open(self, raw_id: bytes) -> bool:
+        return raw_id in self._calls or raw_id in self._waiting
+
+    def _attempt(self, raw_id: bytes, act: Callable[[], None]) -> None:
+        """Do what answers a request; what goes wrong costs that request alone."""
+        try:
+            act()
+        except (EdgedError, msgspec.DecodeError) as error:
+            self._refuse(raw_id, error)
+        except Exception as error:  # noqa: BLE001  a fault of edged ends no connection
+            log.error(f"request failed: {type(error).__name__}: {error}")
+            self._fail(raw_id, jsonrpc.INTERNAL_ERROR, "internal error: see edged's log")
 
     def _refuse(self, raw_id: bytes, error: Exception) -> None:
         if isinstance(error, _UnsupportedVersionError):
-            data = {"supported": [MODERN, *LEGACY], "requested": error.version}
+            versions = [MODERN, *LEGACY]
+            data: dict[str, Any] = {"supported": versions, "requested": error.version}
             self._fail(raw_id, UNSUPPORTED_VERSION, str(error), data)
         elif isinstance(error, EdgedError):
             data = {"code": error.code, "retryable": error.retryable}
@@ -258,34 +264,41 @@ class Connection:
         self._send(jsonrpc.result(request.id, value))
 
     def _notified(self, method: str, params: bytes) -> None:
+        if method == "notifications/cancelled":
+            self._cancelled(params)
+        elif method == "edged/turn":
+            self._scope().turn()
+
+    def _cancelled(self, params: bytes) -> None:
         try:
-            if method == "notifications/cancelled":
-                raw = bytes(msgspec.json.decode(params, type=_Cancelled).request_id)
-                call = self._calls.pop(raw, None)
-                if call is not None:
-                    call.cancel()
-                    self._idle()
-            elif method == "edged/turn":
-                self._scope().turn()
+            raw_id = bytes(msgspec.json.decode(params, type=_Cancelled).request_id)
         except msgspec.DecodeError:
             # A notification cannot be answered; a malformed one changes nothing.
             return
+        if not self._is_open(raw_id):
+            return
+        self._waiting.pop(raw_id, None)
+        call = self._calls.pop(raw_id, None)
+        if call is not None:
+            call.cancel()
+        self._on_answered()
 
-    def _scope(self) -> Session:
-        return self._session or self._control.session(self._caller)
-
-    def _idle(self) -> None:
-        if not self.pending:
-            self._on_idle()
+    def _scope(self, *, modern: bool = False) -> Session:
+        """The session that a request belongs to (contract, section 4)."""
+        if self._session is None or modern:
+            return self._control.session(self._identity)
+        return self._session
 
     # MCP ----------------------------------------------------------------------------------
 
     def _initialize(self, request: _Request) -> None:
         asked = msgspec.json.decode(request.params or b"{}", type=_Initialize).protocol_version
         if self._session is None:
-            session = Session(self._caller.session, self._control.services.clock, by_clock=False)
-            session.changed = self.tools_changed
-            self._session = session
+            # Unguessable: other parts keep what belongs to a session under its name.
+            name = os.urandom(8).hex()
+            self._session = Session(name, self._control.services.clock, by_clock=False)
+            self._session.changed = self.tools_changed
+            self._caller = msgspec.structs.replace(self._identity, session=name)
         version = asked if asked in LEGACY else LEGACY[0]
         self._initialized = True
         self._answer(
@@ -334,29 +347,23 @@ class Connection:
         self._answer(request, value, listing=True)
 
     def _tools_call(self, raw_id: bytes, raw: bytes) -> None:
-        try:
-            params = _call_params(raw)
-            if raw_id in self._calls or raw_id in self._waiting:
-                reason = f"id {raw_id.decode()} is in use"
-                raise RemoteProtocolError(reason)
-            modern = params.meta.version is not None and self._era("tools/call", raw)
-            if params.name in self._control.registry.view(self._caller.user).tools:
-                self._start(raw_id, params, modern)
-            else:
-                # Perhaps the tool is new: look again before it is unknown.
-                self._when_fresh(raw_id, lambda: self._start_safely(raw_id, params, modern))
-        except (EdgedError, msgspec.DecodeError) as error:
-            self._refuse(raw_id, error)
+        if self._is_open(raw_id):
+            self._refuse(raw_id, _InUseError(raw_id))
+        else:
+            self._attempt(raw_id, lambda: self._call(raw_id, raw))
 
-    def _start_safely(self, raw_id: bytes, params: _CallParams, modern: bool) -> None:
-        try:
+    def _call(self, raw_id: bytes, raw: bytes) -> None:
+        params = _call_params(raw)
+        modern = _is_modern(params.meta)
+        if params.name in self._control.registry.view(self._caller.user).tools:
             self._start(raw_id, params, modern)
-        except EdgedError as error:
-            self._refuse(raw_id, error)
+        else:
+            # Perhaps the tool is new: look again before it is unknown.
+            self._when_fresh(raw_id, lambda: self._start(raw_id, params, modern))
 
     def _start(self, raw_id: bytes, params: _CallParams, modern: bool) -> None:
         meta = params.meta
-        caller = self._caller
+        caller = self._identity if modern else self._caller
         if meta.channel or meta.chat_id:
             caller = msgspec.structs.replace(caller, channel=meta.channel, chat_id=meta.chat_id)
         token = bytes(meta.progress_token)
@@ -366,14 +373,14 @@ class Connection:
         try:
             call = self._control.dispatcher.start(
                 caller,
-                self._scope(),
+                self._scope(modern=modern),
                 params.name,
                 bytes(params.arguments),
                 timeout_s=meta.timeout_s,
                 on_update=on_update,
             )
         except InvalidArgumentsError as error:
-            self._send_result(raw_id, failure(str(error)), modern)
+            self._send_result(raw_id, complete(failure(str(error))), modern)
             return
         if call.result is not None:
             self._send_result(raw_id, call.result, modern)
@@ -389,7 +396,7 @@ class Connection:
             else:
                 # Cancelled by the daemon (it stops), not by the peer.
                 self._fail(raw_id, jsonrpc.INTERNAL_ERROR, "the call was cancelled")
-            self._idle()
+            self._on_answered()
 
     def _send_result(self, raw_id: bytes, result: Result, modern: bool) -> None:
         self._send(
@@ -402,15 +409,20 @@ class Connection:
         if waits is None:
             then()
             return
-        self._waiting.add(raw_id)
+        finish = self._wait(raw_id)
+        waits.add_done_callback(lambda _: finish(then))
 
-        def done(_: object) -> None:
-            if raw_id in self._waiting:
-                self._waiting.discard(raw_id)
-                then()
-                self._idle()
+    def _wait(self, raw_id: bytes) -> Callable[[Callable[[], None]], None]:
+        """Leave a request open; returns how to answer it, which does nothing once cancelled."""
+        mark = self._waiting[raw_id] = object()
 
-        waits.add_done_callback(done)
+        def finish(act: Callable[[], None]) -> None:
+            if self._waiting.get(raw_id) is mark:
+                del self._waiting[raw_id]
+                self._attempt(raw_id, act)
+                self._on_answered()
+
+        return finish
 
     # edged's own --------------------------------------------------------------------------
 
@@ -418,19 +430,15 @@ class Connection:
         self._answer(request, self._control.status(self._caller))
 
     def _turn(self, request: _Request) -> None:
-        self._scope().turn()
+        self._scope(modern=request.modern).turn()
         self._answer(request, {})
 
     def _describe(self, request: _Request) -> None:
         name = msgspec.json.decode(request.params or b"{}", type=_Name).name
 
         def answer() -> None:
-            try:
-                found = self._control.describe(self._caller, name, self._scope())
-            except EdgedError as error:
-                self._refuse(request.id, error)
-            else:
-                self._answer(request, msgspec.to_builtins(found))
+            found = self._control.describe(self._caller, name, self._scope(modern=request.modern))
+            self._answer(request, msgspec.to_builtins(found))
 
         self._when_fresh(request.id, answer)
 
@@ -451,12 +459,9 @@ class Connection:
         form = msgspec.json.decode(request.params or b"{}", type=_Definitions).format
 
         def answer() -> None:
-            try:
-                body = self._control.definitions(self._caller, self._scope(), form)
-            except EdgedError as error:
-                self._refuse(request.id, error)
-            else:
-                self._answer(request, {"tools": msgspec.Raw(body)})
+            scope = self._scope(modern=request.modern)
+            body = self._control.definitions(self._caller, scope, form)
+            self._answer(request, {"tools": msgspec.Raw(body)})
 
         self._when_fresh(request.id, answer)
 
@@ -504,19 +509,24 @@ class Connection:
     def _sync(self, request: _Request) -> None:
         self._control.require_owner(self._caller, "sync tools")
         dry_run = msgspec.json.decode(request.params or b"{}", type=_SyncParams).dry_run
-        self._waiting.add(request.id)
-        self._control.spawn(self._do_sync(request, dry_run))
+        finish = self._wait(request.id)
 
-    async def _do_sync(self, request: _Request, dry_run: bool) -> None:
-        try:
-            report = await self._control.catalogue.sync(dry_run)
-        except EdgedError as error:
-            self._waiting.discard(request.id)
-            self._refuse(request.id, error)
-        else:
-            self._waiting.discard(request.id)
-            self._answer(request, report)
-        self._idle()
+        async def work() -> None:
+            try:
+                report = await self._control.catalogue.sync(dry_run)
+            except Exception as error:  # noqa: BLE001  told to who asked
+                failed = error
+
+                def act() -> None:
+                    raise failed
+            else:
+
+                def act() -> None:
+                    self._answer(request, report)
+
+            finish(act)
+
+        self._control.spawn(work())
 
     def _token(self, request: _Request) -> None:
         self._control.require_owner(self._caller, "manage tokens")
@@ -563,6 +573,11 @@ class _Progress:
         self._connection.progress(self._token, self._count, content)
 
 
+class _InUseError(RemoteProtocolError):
+    def __init__(self, raw_id: bytes) -> None:
+        super().__init__(f"id {raw_id[:100].decode('utf-8', 'replace')} is in use")
+
+
 class _UnsupportedVersionError(RemoteProtocolError):
     def __init__(self, version: str) -> None:
         self.version = version
@@ -588,6 +603,22 @@ _METHODS: dict[str, Callable[[Connection, _Request], None]] = {
 _LEGACY_ONLY = frozenset({"initialize", "ping"})
 
 
+def _is_modern(meta: _Meta) -> bool:
+    """Whether it is `_meta` of the stateless revision; bare requests are older.
+
+    Raises:
+        RemoteProtocolError: a revision that is not spoken.
+        InvalidArgumentsError: what the revision demands is not there.
+    """
+    if meta.version is None or meta.version in LEGACY:
+        return False
+    if meta.version != MODERN:
+        raise _UnsupportedVersionError(meta.version)
+    if meta.capabilities is None:
+        raise InvalidArgumentsError([Fault(f"_meta.{META}clientCapabilities", "is required")])
+    return True
+
+
 def _page(cursor: str | None) -> int:
     if not cursor:
         return 0
@@ -608,20 +639,26 @@ def mcp_result(result: Result, modern: bool) -> bytes:
     }
     if result.for_llm != joined(result.content):
         meta["edged/for_llm"] = result.for_llm
-    for name in ("for_user", "silent", "media", "response_handled", "truncated"):
-        value = getattr(result, name)
+    for key, value in (
+        ("for_user", result.for_user),
+        ("silent", result.silent),
+        ("media", result.media),
+        ("async", result.async_),
+        ("response_handled", result.response_handled),
+        ("truncated", result.truncated),
+    ):
         if value:
-            meta[f"edged/{name}"] = value
+            meta[f"edged/{key}"] = value
     if result.sandbox is not msgspec.UNSET:
         meta["edged/sandbox"] = result.sandbox
-    value: dict[str, Any] = {"content": result.content, "isError": result.is_error}
+    body: dict[str, Any] = {"content": result.content, "isError": result.is_error}
     if result.structured is not None and not result.is_error:
         structured = result.structured
-        value["structuredContent"] = structured if modern or isinstance(structured, dict) else {
-            "result": structured
-        }
+        body["structuredContent"] = (
+            structured if modern or isinstance(structured, dict) else {"result": structured}
+        )
     if modern:
-        value["resultType"] = "complete"
+        body["resultType"] = "complete"
         meta[META + "serverInfo"] = SERVER
-    value["_meta"] = meta
-    return _encode(value)
+    body["_meta"] = meta
+    return _encode(body)

@@ -45,6 +45,15 @@ _ESTIMATE = {"python": 8 * MIB, "bash": 2 * MIB, "typescript": 45 * MIB}
 """Until one was measured: proportional set size with a small tool loaded."""
 
 
+def available_memory() -> int:
+    """Bytes that can be used without swapping (proc_meminfo(5), MemAvailable)."""
+    with open("/proc/meminfo", encoding="ascii") as file:
+        for line in file:
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    return 0
+
+
 class SpareInfo(msgspec.Struct, frozen=True):
     """One spare, for people; `memory` in bytes."""
 
@@ -105,6 +114,7 @@ class Pool:
         parallel: int = 0,
         queue_max: int = 1024,
         idle_s: float = 600.0,
+        available: Callable[[], int] = available_memory,
     ) -> None:
         """A pool.
 
@@ -117,6 +127,7 @@ class Pool:
             parallel: sandboxes that serve calls at once; 0: four for each core.
             queue_max: calls that may wait for one of these.
             idle_s: after which an unused spare is dropped.
+            available: bytes of memory that can be used without swapping.
         """
         cores = len(os.sched_getaffinity(0))
         self._machine = Machine(backend, account, layout, cores)
@@ -125,6 +136,7 @@ class Pool:
         self._parallel = parallel or max(8, 4 * cores)
         self._queue_max = queue_max
         self._idle_s = idle_s
+        self._available = available
         self._uses: dict[Hashable, _Use] = {}
         self._serving: set[Instance] = set()
         self._gates: dict[int, asyncio.Semaphore] = {}
@@ -336,7 +348,7 @@ class Pool:
         if self._warm_memory is not None:
             return self._warm_memory
         held = sum(use.memory for use in self._uses.values() if use.spare is not None)
-        return min(BUDGET_MAX, max(0, _available() + held - FLOOR) // 4)
+        return min(BUDGET_MAX, max(0, self._available() + held - FLOOR) // 4)
 
     def _start_spare(self, use: _Use) -> None:
         try:
@@ -351,7 +363,7 @@ class Pool:
         spare.ready.add_done_callback(lambda _: self._spare_ready(use, spare))
         spare.over.add_done_callback(lambda _: self._spare_over(use, spare))
         if self._look is None:
-            self._look = self._loop.call_later(LOOK_S, self._look_at_spares)
+            self._look = self._loop.call_later(LOOK_S, self.look)
 
     def _spare_ready(self, use: _Use, spare: Instance) -> None:
         if use.spare is not spare:
@@ -374,9 +386,11 @@ class Pool:
         if spare is not None:
             self._tasks.create_task(spare.close())
 
-    def _look_at_spares(self) -> None:
-        """Drop what is idle, restless or too much; the timer goes with the last spare."""
-        self._look = None
+    def look(self) -> None:
+        """Drop spares that are idle, restless or too much; every ten seconds by a timer."""
+        if self._look is not None:
+            self._look.cancel()
+            self._look = None
         now = self._clock.monotonic()
         for use in self._uses.values():
             if use.spare is None:
@@ -390,7 +404,7 @@ class Pool:
         while left and sum(use.memory for use in left) > self._budget():
             self._drop_spare(left.pop())
         if left:
-            self._look = self._loop.call_later(LOOK_S, self._look_at_spares)
+            self._look = self._loop.call_later(LOOK_S, self.look)
 
     def _restless(self, use: _Use, spare: Instance, now: float) -> bool:
         """Whether a spare uses the processor while it waits, or does not get ready."""
@@ -419,12 +433,3 @@ async def _serve(
 
 async def _refuse(name: str, _: dict[str, Any]) -> dict[str, Any]:
     raise DeniedError(f"{name} cannot be called from here")
-
-
-def _available() -> int:
-    """Bytes that can be used without swapping (proc_meminfo(5), MemAvailable)."""
-    with open("/proc/meminfo", encoding="ascii") as file:
-        for line in file:
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    return 0

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import os
 import signal
 import socket
@@ -44,7 +45,7 @@ GRACE_S = 0.5
 """Between the cancel and the kill (contract, section 10)."""
 KILLED_S = 2.0
 """After a kill; a process that hangs in a driver cannot be waited for."""
-DISK_S = 0.25
+LOOK_S = 0.25
 UPDATE_S = 0.1
 """Between two updates of a shell's output."""
 
@@ -426,6 +427,8 @@ class Instance:
     def _count(self) -> None:
         if self.bytes_seen > self.job.profile.limits.output_max:
             self.end("output")
+            for name in self._fds.keys() & {"stdout", "stderr"}:
+                self._drop(name)  # it writes on until it is dead
 
     @property
     def bytes_seen(self) -> int:
@@ -546,13 +549,17 @@ class Instance:
         return self._outcome(time.monotonic() - started, warm=warm)
 
     async def _ended(self) -> None:
-        """Wait for the end, under the limits of time and disk."""
+        """Wait for the end; look at the limits that the kernel does not end a tree by."""
         bounds = self.job.profile.limits
         self._timers["wall"] = self._loop.call_later(bounds.wall_s, self.end, "timeout")
         watch = DiskWatch(self._directories, bounds.disk_max, time.time(), self.processes)
         while not self.over.done():
-            await asyncio.wait([self.over], timeout=DISK_S if self._directories else None)
-            if not self.over.done() and await watch.exceeded():
+            await asyncio.wait([self.over], timeout=LOOK_S)
+            if self.over.done():
+                break
+            if self.group.memory_exceeded():  # cgroup v1 takes one process, not the tree
+                self.end("memory")
+            elif await watch.exceeded():
                 self.end("disk")
 
     async def _cancelled(self) -> None:
@@ -600,7 +607,7 @@ class Instance:
 
     def _outcome(self, duration_s: float, *, warm: bool) -> Outcome:
         self._drain()
-        self._classify()
+        self._classify(duration_s)
         shell = self.job.language == "bash"
         reason, number = self._reason or "exit", self._signal()
         bounds = self.job.profile.limits
@@ -641,11 +648,16 @@ class Instance:
     def _signal(self) -> int:
         """The signal that ended the tool's process, or 0."""
         code = self._exit_code
-        if code is None or self._killed or code <= _EXIT_SIGNAL:
+        if code is None or self._killed or not 0 < code - _EXIT_SIGNAL < signal.NSIG:
             return 0
         return code - _EXIT_SIGNAL
 
-    def _classify(self) -> None:
+    def _cpu_used(self, duration_s: float) -> bool:
+        """Whether so long a call can have met its limit of CPU time."""
+        cores = self._machine.cores
+        return duration_s * cores >= (self.job.profile.limits.cpu_s or math.inf)
+
+    def _classify(self, duration_s: float) -> None:
         """Find out why a call without an answer ended."""
         if self._reason is not None:
             return
@@ -654,7 +666,7 @@ class Instance:
             self._reason = "sandbox-failed"
         elif self.group.memory_exceeded():
             self._reason = "memory"
-        elif number == signal.SIGXCPU:
+        elif number in {signal.SIGXCPU, signal.SIGKILL} and self._cpu_used(duration_s):
             self._reason = "cpu"
         elif number:
             self._reason = "crashed"

@@ -23,7 +23,7 @@ class Describe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 @tool("tool_describe", label="Describe a tool", category="discovery", hints=READS)
 def tool_describe(params: Describe, ctx: Context) -> Result:
     """Show a tool's full documentation, inputs, permissions and state."""
-    found = ctx.services.describe(ctx.caller, params.name)
+    found = ctx.services.describe(ctx.caller, params.name, ctx.session)
     state = found.status + (f" ({found.reason_code})" if found.reason_code else "")
     lines = [f"{found.name}: {found.description}", f"State: {state}; from {found.source}"]
     if found.problem:
@@ -49,6 +49,8 @@ class Call(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     label="Call a tool",
     category="discovery",
     hints=Hints(),
+    # The inner call's record has them, without the inner tool's sensitive ones.
+    sensitive=frozenset({"arguments"}),
     timeout_s=3_660.0,
     cut=False,
 )

@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from edged import results
 from edged.board import Board
-from edged.errors import Fault, InvalidArgumentsError
+from edged.errors import EdgedError, Fault, InvalidArgumentsError
 from edged.results import Result
 from edged.tool import ACTS, Context, tool
 
@@ -25,7 +25,7 @@ class Gpio(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         str | None, Meta(description="A configured line by its name, such as led.")
     ] = None
     value: Annotated[
-        Literal["on", "off"] | bool | None,
+        Literal["on", "off"] | bool | Annotated[int, Meta(ge=0, le=1)] | None,
         Meta(description="Logical level for write: on or off."),
     ] = None
 
@@ -66,11 +66,12 @@ async def _listing(board: Board) -> Result:
     lines, rows = [], []
     for info in board.lines:
         row = msgspec.to_builtins(info)
-        if info.error:
-            state = info.error
-        else:
+        try:
             row["value"] = await board.read_line(info.name)
             state = "on" if row["value"] else "off"
+        except EdgedError as error:
+            # One line that cannot be had hides no other.
+            row["error"] = state = str(error)
         low = ", active low" if info.active_low else ""
         lines.append(f"{info.name}: {info.direction} on {info.line}{low}: {state}")
         rows.append(row)

@@ -11,7 +11,10 @@ import grp
 import os
 import select
 import socket
+import stat
 import struct
+from collections.abc import Callable
+from typing import cast
 
 import msgspec
 
@@ -26,27 +29,31 @@ from edged.mcp.server import Connection
 HIGH_WATER = 1 << 20
 """Bytes that may wait for a peer before its input is no longer read."""
 
+BACKLOG = 512
+"""Connections that may wait to be accepted."""
+
+_UCRED = struct.Struct("iII")
+"""pid, uid, gid (`struct ucred`, unix(7))."""
+
 
 def caller_of(uid: int, config: Config, door: Door) -> Caller:
     """Who a local uid is (contract, section 4)."""
-    entry = config.users.get(str(uid))
-    trusted = uid in (0, os.geteuid())
-    peer = f"uid {uid}"
-    if isinstance(entry, UserEntry):
-        return Caller(entry.user, entry.role, "", door, peer)
-    user = entry if entry is not None else LOCAL_USER
-    return Caller(user, "owner" if trusted else "agent", "", door, peer)
+    entry = config.users.get(str(uid), LOCAL_USER)
+    mapped = entry if isinstance(entry, UserEntry) else UserEntry(user=entry)
+    # Root and the daemon's own uid could take any right anyway.
+    role = "owner" if uid in (0, os.geteuid()) else mapped.role
+    return Caller(mapped.user, role, "", door, f"uid {uid}")
 
 
 def peer_uid(sock: socket.socket) -> int:
     """The uid at the other end (`SO_PEERCRED`, unix(7))."""
-    data = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    uid: int = struct.unpack("3i", data)[1]
+    data = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
+    uid: int = _UCRED.unpack(data)[1]
     return uid
 
 
-class Peer(asyncio.Protocol):
-    """One accepted connection."""
+class Peer:
+    """One accepted connection: what `asyncio.Protocol` describes."""
 
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
@@ -59,8 +66,8 @@ class Peer(asyncio.Protocol):
         self._out: list[bytes] = []
         self._in_batch = False
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)  # noqa: S101  a stream server's
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        """Find out who it is, or refuse one too many."""
         self._transport = transport
         transport.set_write_buffer_limits(HIGH_WATER)
         sock = transport.get_extra_info("socket")
@@ -76,10 +83,11 @@ class Peer(asyncio.Protocol):
             caller,
             self._send,
             congested=lambda: self._paused,
-            on_idle=self._idle,
+            on_answered=self._answered,
         )
 
     def data_received(self, data: bytes) -> None:
+        """Handle the lines that are whole, and answer them with one write."""
         if self._connection is None:
             return
         self._in_batch = True
@@ -89,6 +97,7 @@ class Peer(asyncio.Protocol):
         self._throttle()
 
     def eof_received(self) -> bool:
+        """No more requests come; true while there is something to answer."""
         if self._connection is None or self._transport is None:
             return False
         self._in_batch = True
@@ -96,26 +105,26 @@ class Peer(asyncio.Protocol):
             self._connection.receive(line)
         self._flush()
         self._ended = True
-        if not self._connection.pending or self._is_hung_up():
+        if not self._connection.pending:
             return False
-        self._watch_hangup()
+        self._watch_hangup(self._transport)
         return True
 
-    def connection_lost(self, exc: Exception | None) -> None:
+    def connection_lost(self, _: Exception | None) -> None:
+        """Both ways are closed: nobody waits for its calls any more."""
         self._listener.left(self)
-        if self._hangup is not None:
-            asyncio.get_running_loop().remove_reader(self._hangup.fileno())
-            self._hangup.close()
-            self._hangup = None
+        self._unwatch_hangup()
         if self._connection is not None:
             self._connection.close()
             self._connection = None
 
     def pause_writing(self) -> None:
+        """The peer does not read."""
         self._paused = True
         self._throttle()
 
     def resume_writing(self) -> None:
+        """The peer reads again."""
         self._paused = False
         self._throttle()
 
@@ -147,36 +156,38 @@ class Peer(asyncio.Protocol):
             return
         limit = self._listener.config.socket.max_calls
         if self._paused or self._connection.pending >= limit:
-            self._transport.pause_reading()
+            if self._transport.is_reading():
+                self._transport.pause_reading()
+                self._watch_hangup(self._transport)
         elif not self._transport.is_reading():
+            self._unwatch_hangup()
             self._transport.resume_reading()
 
-    def _idle(self) -> None:
-        if self._ended and self._transport is not None and not self._in_batch:
+    def _answered(self) -> None:
+        if self._in_batch or self._transport is None or self._connection is None:
+            return
+        if self._ended and not self._connection.pending:
             self._transport.close()
         self._throttle()
 
-    # A peer that closed its input may still close for good: the loop no longer
-    # watches it for reading, and a hang-up is what poll(2) reports unasked.
+    # A peer that closed its input, or that is not read for a while, may still close
+    # for good: the loop does not watch it, and a hang-up is what epoll(7) reports unasked.
 
-    def _is_hung_up(self) -> bool:
-        assert self._transport is not None  # noqa: S101
-        poll = select.poll()
-        poll.register(self._transport.get_extra_info("socket").fileno(), 0)
-        return any(event & select.POLLHUP for _, event in poll.poll(0))
+    def _watch_hangup(self, transport: asyncio.Transport) -> None:
+        watch = self._hangup = select.epoll()
+        watch.register(transport.get_extra_info("socket").fileno(), select.EPOLLET)
 
-    def _watch_hangup(self) -> None:
-        assert self._transport is not None  # noqa: S101
-        self._hangup = select.epoll()
-        fd = self._transport.get_extra_info("socket").fileno()
-        self._hangup.register(fd, select.EPOLLET)
-        asyncio.get_running_loop().add_reader(self._hangup.fileno(), self._hung_up)
+        def happened() -> None:
+            if any(event & select.EPOLLHUP for _, event in watch.poll(0)):
+                transport.abort()
 
-    def _hung_up(self) -> None:
-        if self._hangup is None or self._transport is None:
-            return
-        if any(event & select.EPOLLHUP for _, event in self._hangup.poll(0)):
-            self._transport.abort()
+        asyncio.get_running_loop().add_reader(watch.fileno(), happened)
+
+    def _unwatch_hangup(self) -> None:
+        if self._hangup is not None:
+            asyncio.get_running_loop().remove_reader(self._hangup.fileno())
+            self._hangup.close()
+            self._hangup = None
 
 
 class Listener:
@@ -193,7 +204,9 @@ class Listener:
     async def start(self, sock: socket.socket) -> None:
         """Serve on a bound socket."""
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_unix_server(lambda: Peer(self), sock=sock, backlog=512)
+        # No base class: asyncio asks for none, and its methods are documented here.
+        accept = cast("Callable[[], asyncio.Protocol]", lambda: Peer(self))
+        self._server = await loop.create_unix_server(accept, sock=sock, backlog=BACKLOG)
 
     def admit(self, peer: Peer) -> bytes:
         """Count a peer in; else the line that refuses it."""
@@ -214,6 +227,9 @@ class Listener:
         if self._server is not None:
             self._server.close()
             self._server = None
+        if self._notice is not None:
+            self._notice.cancel()
+            self._notice = None
 
     def close_peers(self) -> None:
         """End what is open."""
@@ -238,14 +254,17 @@ def bind(path: str, group: str, *, mode: int = 0o660) -> socket.socket:
     Raises:
         ConfigError: another daemon answers there, or the path cannot be bound.
     """
-    directory = os.path.dirname(path)
-    if directory and not os.path.isdir(directory):
-        os.makedirs(directory, mode=0o755, exist_ok=True)
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    before = os.umask(0o177)
     try:
+        os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
         _unlink_stale(path)
-        sock.bind(path)
+        before = os.umask(0o177)
+        try:
+            sock.bind(path)
+        finally:
+            os.umask(before)
+        _open_to_group(path, group, mode)
+        sock.listen(BACKLOG)
     except OSError as error:
         sock.close()
         reason = f"cannot listen on {path}: {error.strerror or error}"
@@ -253,29 +272,35 @@ def bind(path: str, group: str, *, mode: int = 0o660) -> socket.socket:
     except ConfigError:
         sock.close()
         raise
-    finally:
-        os.umask(before)
-    _open_to_group(path, group, mode)
-    sock.listen(512)
     sock.setblocking(False)
     return sock
 
 
 def _unlink_stale(path: str) -> None:
-    if not os.path.exists(path):
+    try:
+        kind = os.lstat(path).st_mode
+    except FileNotFoundError:
         return
+    if not stat.S_ISSOCK(kind):
+        # connect(2) refuses it as it refuses a dead daemon's socket: never remove it.
+        reason = f"{path} is in the way (no socket): move it or choose another with --socket"
+        raise ConfigError(reason)
     probe = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    # A daemon that is too busy to accept would have it wait.
+    probe.setblocking(False)
     try:
         probe.connect(path)
     except ConnectionRefusedError:
         os.unlink(path)
-    except OSError as error:
-        reason = f"{path} is in the way ({error.strerror}): move it or choose another with --socket"
-        raise ConfigError(reason) from None
+    except BlockingIOError:
+        raise ConfigError(_ANSWERS.format(path)) from None
     else:
-        raise ConfigError(f"a daemon answers on {path} already: stop it, or use --socket")
+        raise ConfigError(_ANSWERS.format(path))
     finally:
         probe.close()
+
+
+_ANSWERS = "a daemon answers on {} already: stop it, or use --socket"
 
 
 def _open_to_group(path: str, group: str, mode: int) -> None:
@@ -288,5 +313,3 @@ def _open_to_group(path: str, group: str, mode: int) -> None:
         log.info(f"{path}: not in the group {group!r}: only you and root can connect")
         mode &= 0o600
     os.chmod(path, mode)
-
-

@@ -7,7 +7,7 @@ import importlib.util
 import os
 import shutil
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -16,7 +16,7 @@ from edged.clock import SystemClock
 from edged.sandbox import bwrap, limits
 from edged.sandbox.account import Account
 from edged.sandbox.outcome import Outcome
-from edged.sandbox.pool import Pool
+from edged.sandbox.pool import Pool, SpareInfo
 from edged.sandbox.profile import Bind, Limits, Profile
 from edged.sandbox.run import Job
 from edged.toolmd import host
@@ -102,6 +102,13 @@ class Workshop:
             calls=calls,
         )
 
+    async def warm(self, job: Job) -> None:
+        """Wait for a spare of that job."""
+        await until(lambda: any(s.ready for s in self.spares() if s.name == job.name))
+
+    def spares(self) -> tuple[SpareInfo, ...]:
+        return self.pool.stats().spares
+
     async def call(
         self, language: str, source: str, params: dict[str, Any] | None = None, **more: Any
     ) -> Outcome:
@@ -109,9 +116,12 @@ class Workshop:
         return await self.pool.call(self.job(language, source, **more), "call-1", params or {})
 
 
-def text(outcome: Outcome) -> str:
-    """All text of a result."""
-    return "\n".join(block.get("text", "") for block in outcome.result["content"])
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait, with a bound, for what has no event: the state of a process or of the pool."""
+    never = asyncio.get_running_loop().create_future()
+    async with asyncio.timeout(20):
+        while not condition():
+            await asyncio.wait([never], timeout=0.005)
 
 
 @pytest.fixture
@@ -134,15 +144,27 @@ async def warm_workshop(account: Account) -> AsyncIterator[Workshop]:
         yield made
 
 
+class FakeClock:
+    """A clock that goes when told."""
+
+    def __init__(self) -> None:
+        self.time = 1000.0
+
+    def monotonic(self) -> float:
+        return self.time
+
+    def now(self) -> float:
+        return self.time
+
+
 async def open_workshop(account: Account, **options: Any) -> AsyncIterator[Workshop]:
     folder = tempfile.mkdtemp(prefix="edged-test-", dir="/var/tmp")
     os.chmod(folder, 0o755)
     before = len(os.listdir("/proc/self/fd"))
     backend = limits.detect()
     try:
-        async with Pool(
-            backend, account, bwrap.host_layout(), clock=SystemClock(), **options
-        ) as pool:
+        options.setdefault("clock", SystemClock())
+        async with Pool(backend, account, bwrap.host_layout(), **options) as pool:
             yield Workshop(pool, folder, account)
         assert asyncio.all_tasks() == {asyncio.current_task()}
     finally:

@@ -1,0 +1,293 @@
+"""Spares: what they give, when they are made, and when they go."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+import pytest
+
+from edged.errors import BusyError
+from edged.sandbox import proc
+from edged.sandbox.profile import MIB
+from tests.integration.sandbox.conftest import FakeClock, open_workshop, until
+
+SAY = {
+    "python": "STATE = []\ndef execute(c, p):\n  STATE.append(1)\n  return f'{p[\"x\"]} {len(STATE)}'",
+    "typescript": "let state = 0;\nexport const execute = (id: string, p: any) => `${p.x} ${++state}`;",
+    "bash": 'state=$((state + 1)); echo "$INPUT_X $state"',
+}
+HELLO = "def execute(c, p): return 'hello'"
+
+
+def text(outcome) -> str:
+    return "\n".join(block.get("text", "") for block in outcome.result["content"])
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+async def timed(account, clock):
+    """A workshop whose clock goes when told."""
+    async for made in open_workshop(account, warm_memory=512 * MIB, clock=clock):
+        yield made
+
+
+@pytest.mark.parametrize("language", SAY)
+async def test_the_next_call_is_warm_and_sees_nothing_of_the_one_before(
+    warm_workshop, language: str
+) -> None:
+    """Issue 2, part 4: serves exactly one call, is thrown away."""
+    job = warm_workshop.job(language, SAY[language])
+    outcomes = []
+    for number in range(3):
+        outcomes.append(await warm_workshop.pool.call(job, "1", {"x": number}))
+        await warm_workshop.warm(job)
+    assert [outcome.warm for outcome in outcomes] == [False, True, True]
+    assert [text(outcome) for outcome in outcomes] == ["0 1", "1 1", "2 1"]
+    assert len(warm_workshop.spares()) == 1
+
+
+async def test_no_spare_is_made_of_a_tool_that_forbids_it(warm_workshop) -> None:
+    """Contract 10: `warm: false` = never."""
+    cold, warm = (warm_workshop.job("bash", "echo x", warm=flag) for flag in (False, True))
+    for job in (cold, warm):
+        await warm_workshop.pool.call(job, "1", {})
+    await warm_workshop.warm(warm)
+    assert [spare.name for spare in warm_workshop.spares()] == [warm.name]
+
+
+async def test_a_burst_is_served_whole_and_in_parallel(warm_workshop) -> None:
+    job = warm_workshop.job("python", SAY["python"])
+    pool = warm_workshop.pool
+    await pool.call(job, "1", {"x": 0})
+    await warm_workshop.warm(job)
+    most = 0
+
+    async def one(number: int) -> str:
+        nonlocal most
+        outcome = await pool.call(job, "1", {"x": number})
+        most = max(most, pool.stats().running)
+        return text(outcome)
+
+    async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
+        calls = [tasks.create_task(one(number)) for number in range(40)]
+    assert [call.result() for call in calls] == [f"{number} 1" for number in range(40)]
+    assert 1 < most <= 8 * (os.cpu_count() or 1)
+    stats = pool.stats()
+    assert (stats.warm_calls, stats.cold_calls, stats.waiting) == (1, 40, 0)
+
+
+async def test_calls_that_wait_are_served_in_order(account) -> None:
+    async for made in open_workshop(account, warm_memory=0, parallel=1):
+        job = made.job("bash", "echo x")
+        order: list[int] = []
+
+        async def one(number: int, made=made, job=job, order=order) -> None:
+            await made.pool.call(job, "1", {})
+            order.append(number)
+
+        async with asyncio.timeout(20), asyncio.TaskGroup() as tasks:
+            for number in range(6):
+                tasks.create_task(one(number))
+        assert order == [0, 1, 2, 3, 4, 5]
+
+
+async def test_too_long_a_queue_refuses(account) -> None:
+    """Every queue is bounded and says what happens when it is full."""
+    async for made in open_workshop(account, warm_memory=0, parallel=1, queue_max=1):
+        job = made.job("bash", "sleep 60")
+        running, waiting = (asyncio.create_task(made.pool.call(job, "1", {})) for _ in range(2))
+        await until(lambda made=made: made.pool.stats().waiting == 1)
+        with pytest.raises(BusyError, match="1 calls wait for a sandbox"):
+            await made.pool.call(job, "1", {})
+        waiting.cancel()
+        running.cancel()
+        await asyncio.wait([running, waiting])
+        assert made.pool.stats().waiting == 0
+        assert text(await made.pool.call(made.job("bash", "echo free"), "1", {})) == "free"
+
+
+async def test_a_change_of_the_tool_drops_its_spares(warm_workshop) -> None:
+    jobs = [warm_workshop.job("bash", f"echo {n}") for n in range(3)]
+    for job in jobs:
+        await warm_workshop.pool.call(job, "1", {})
+    for job in jobs:
+        await warm_workshop.warm(job)
+    warm_workshop.pool.invalidate(jobs[0].name)
+    assert {spare.name for spare in warm_workshop.spares()} == {job.name for job in jobs[1:]}
+    warm_workshop.pool.drop(lambda key: key[1] == jobs[1].name)
+    assert [spare.name for spare in warm_workshop.spares()] == [jobs[2].name]
+
+
+async def test_an_idle_spare_is_dropped(timed, clock) -> None:
+    job = timed.job("bash", "echo x")
+    await timed.pool.call(job, "1", {})
+    await timed.warm(job)
+    clock.time += 599
+    timed.pool.look()
+    assert len(timed.spares()) == 1
+    clock.time += 1
+    timed.pool.look()
+    assert timed.spares() == ()
+
+
+async def test_no_timer_runs_when_there_is_nothing_to_do(timed, clock) -> None:
+    """Idle is free: no wake-ups."""
+    loop = asyncio.get_running_loop()
+    job = timed.job("bash", "echo x")
+    await timed.pool.call(job, "1", {})
+    await timed.warm(job)
+    clock.time += 1000
+    timed.pool.look()
+    await until(lambda: asyncio.all_tasks() == {asyncio.current_task()})
+    left = [timer for timer in loop._scheduled if not timer.cancelled() and "edged" in repr(timer)]
+    assert left == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "raise ValueError('cannot load')",
+        "import os\nos._exit(1)",
+        "import signal, threading\nthreading.Timer(0.1, lambda: signal.raise_signal(9)).start()\n"
+        + HELLO,
+    ],
+)
+async def test_a_spare_that_dies_is_not_made_again(warm_workshop, source: str) -> None:
+    """... and that key marked not-warm until its digest changes."""
+    job = warm_workshop.job("python", source)
+    pool = warm_workshop.pool
+    first = await pool.call(job, "1", {})
+    use = pool._uses[job.key]
+    await until(lambda: use.spoiled)
+    again = await pool.call(job, "1", {})
+    assert (again.warm, text(again)) == (False, text(first))
+    other = warm_workshop.job("bash", "echo x")
+    await pool.call(other, "1", {})
+    await warm_workshop.warm(other)
+    assert [spare.name for spare in warm_workshop.spares()] == [other.name]
+
+
+async def test_a_spare_that_dies_just_before_its_call_is_replaced_by_a_cold_one(
+    warm_workshop,
+) -> None:
+    job = warm_workshop.job("python", HELLO)
+    await warm_workshop.pool.call(job, "1", {})
+    await warm_workshop.warm(job)
+    spare = warm_workshop.pool._uses[job.key].spare
+    os.kill(spare.processes()[1], 9)
+    await asyncio.wait([spare.over])
+    outcome = await warm_workshop.pool.call(job, "1", {})
+    assert (text(outcome), outcome.warm) == ("hello", False)
+
+
+async def test_a_spare_that_burns_cpu_is_dropped(timed, clock) -> None:
+    source = (
+        "import threading\ndef burn():\n  while True: pass\nthreading.Thread(target=burn, daemon=True).start()\n"
+        + HELLO
+    )
+    job = timed.job("python", source)
+    await timed.pool.call(job, "1", {})
+    await timed.warm(job)
+    use = timed.pool._uses[job.key]
+    pids = use.spare.processes()
+    timed.pool.look()
+    before = proc.cpu_s(pids)
+    await until(lambda: proc.cpu_s(pids) > before + 0.6)
+    timed.pool.look()
+    assert use.spoiled
+    assert timed.spares() == ()
+
+
+async def test_a_spare_that_does_not_get_ready_is_dropped(timed, clock) -> None:
+    job = timed.job(
+        "python",
+        "import os, signal\nif os.path.exists('/officer/data/hang'): signal.pause()\n" + HELLO,
+    )
+    await timed.pool.call(job, "1", {})
+    open(timed.data + "/hang", "w").close()
+    await until(lambda: len(timed.spares()) == 1)
+    timed.pool.look()
+    assert len(timed.spares()) == 1
+    clock.time += 11
+    timed.pool.look()
+    assert timed.spares() == ()
+
+
+async def test_the_budget_keeps_the_busier_tools(account, clock) -> None:
+    """Least used first; two tools that take turns do not drive each other out."""
+    async for made in open_workshop(account, warm_memory=5 * MIB, clock=clock):
+        one, two, three = (made.job("bash", f"echo {n}") for n in range(3))
+        for job in (one, two):
+            made.pool._note(job).cost = 2 * MIB
+            await made.pool.call(job, "1", {})
+            await made.warm(job)
+        made.pool._note(three).cost = 2 * MIB
+        await made.pool.call(three, "1", {})
+        await made.pool.call(one, "1", {})
+        await made.warm(one)
+        assert {spare.name for spare in made.spares()} == {one.name, two.name}
+        for _ in range(3):
+            await made.pool.call(three, "1", {})
+        await made.warm(three)
+        assert {spare.name for spare in made.spares()} == {one.name, three.name}
+
+
+async def test_pressure_drops_the_least_used_first(account, clock) -> None:
+    """A quarter of what is available above the floor; at most 256 MiB."""
+    free = 4096 * MIB
+    async for made in open_workshop(account, clock=clock, available=lambda: free):
+        assert made.pool.stats().budget == 256 * MIB
+        free = 240 * MIB  # a board of 512 MB
+        assert made.pool.stats().budget == 44 * MIB
+        rare, busy = (made.job("python", HELLO) for _ in range(2))
+        for job in (rare, busy, busy):
+            await made.pool.call(job, "1", {})
+            await made.warm(job)
+        assert all(4 * MIB < spare.memory < 16 * MIB for spare in made.spares())
+        free = 64 * MIB + 2 * MIB
+        made.pool.look()
+        await until(lambda made=made: len(made.spares()) == 1)
+        assert [spare.name for spare in made.spares()] == [busy.name]
+        free = 10 * MIB
+        made.pool.look()
+        assert made.spares() == ()
+
+
+async def test_a_cancelled_call_leaves_the_pool_as_it_was(warm_workshop) -> None:
+    job = warm_workshop.job(
+        "python", "import signal\ndef execute(c, p):\n  while True: signal.pause()"
+    )
+    task = asyncio.create_task(warm_workshop.pool.call(job, "1", {}))
+    await until(lambda: warm_workshop.pool.stats().running == 1)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert warm_workshop.pool.stats().running == 0
+    assert (
+        text(await warm_workshop.pool.call(warm_workshop.job("bash", "echo on"), "1", {})) == "on"
+    )
+
+
+async def test_closing_kills_what_still_runs(account) -> None:
+    job = None
+    async for made in open_workshop(account, warm_memory=64 * MIB):
+        job = made.job("bash", "sleep 600")
+        task = asyncio.create_task(made.pool.call(job, "1", {}))
+        await until(lambda made=made: made.pool.stats().running == 1)
+        await made.pool.__aexit__()
+        assert (await task).result["isError"]
+        await made.pool.__aenter__()
+
+
+async def test_many_keys_are_forgotten_in_the_end(timed) -> None:
+    job = timed.job("bash", "echo x")
+    import msgspec
+
+    for number in range(300):
+        timed.pool._note(msgspec.structs.replace(job, key=number))
+    assert len(timed.pool._uses) == 256

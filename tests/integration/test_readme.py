@@ -1,0 +1,124 @@
+"""The README is true: its console examples run, in its order, in an empty directory."""
+
+import os
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
+
+
+def examples():
+    """Commands and what they print, in order; … stands for anything."""
+    for block in re.findall(r"```console\n(.*?)```", README, re.DOTALL):
+        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            command, _, expected = part.partition("\n")
+            yield command, expected
+
+
+def pattern(expected):
+    lines = expected.rstrip("\n").split("\n")
+    if lines and lines[-1] == "…":
+        lines = [*lines[:-1], "…"]
+    return "\n".join(".*".join(map(re.escape, line.split("…"))) for line in lines)
+
+
+@pytest.fixture
+def place():
+    # Not tmp_path: the account that runs root's tools may not enter pytest's directories.
+    with tempfile.TemporaryDirectory(prefix="edged-readme-") as directory:
+        yield from _running(Path(directory))
+
+
+def _running(tmp_path):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    home = tmp_path / "home"
+    home.mkdir()
+    env = {
+        "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
+        "HOME": str(home),
+        "LANG": "C.UTF-8",
+        "DATA_PATH": str(tmp_path / "data"),
+        "EDGED_SOCKET": str(tmp_path / "edged.sock"),
+        "EDGED_CONFIG": str(tmp_path / "edged.yaml"),
+    }
+    (tmp_path / "edged.yaml").write_text(f"http: {{listen: [127.0.0.1:{port}]}}\n")
+    tmp_path.chmod(0o755)
+    log = (tmp_path / "log").open("w")
+    daemon = subprocess.Popen(["edged", "serve", "--sim"], env=env, stderr=log)
+    subprocess.run(["edged", "status", "--wait-ready"], env=env, check=True, capture_output=True)
+
+    def real(text):
+        text = text.replace("/run/edged.sock", env["EDGED_SOCKET"])
+        return text.replace("/var/lib/edged", env["DATA_PATH"]).replace("8420", str(port))
+
+    yield home, env, real
+    daemon.terminate()
+    assert daemon.wait(20) == 0, (tmp_path / "log").read_text()
+    log.close()
+
+
+def test_tour_prints_what_the_readme_says(place):
+    """README, "A tour of five minutes" and what follows."""
+    home, env, real = place
+    script = ["exec 2>&1"]
+    for command, _ in examples():
+        script += [f"echo '@@@'; {real(command)}"]
+    done = subprocess.run(
+        ["bash"], input="\n".join(script), cwd=home, env=env, capture_output=True, text=True, timeout=100
+    )
+    outputs = done.stdout.split("@@@\n")[1:]
+    rows = list(examples())
+    assert len(outputs) == len(rows) > 15, done.stdout + done.stderr
+    for (command, expected), output in zip(rows, outputs, strict=True):
+        assert re.fullmatch(pattern(real(expected)), output.rstrip("\n"), re.DOTALL), (
+            f"$ {command}\nprinted:\n{output}\nthe README says:\n{expected}"
+        )
+
+
+def test_yaml_example_of_the_readme_is_a_configuration(tmp_path):
+    """README, "Configuration"."""
+    from edged import settings
+
+    text = re.search(r"```yaml\n(http:.*?)```", README, re.DOTALL)[1]
+    loaded = settings.parse(text, str(tmp_path / "edged.yaml"))
+    assert loaded.config.http.listen == ["127.0.0.1:8420"]
+
+
+def test_tool_example_of_the_readme_is_a_tool():
+    """README, "Tools"."""
+    from edged.toolmd.manifest import parse
+
+    text = re.search(r"```yaml\n(---\nname: soil.*?)```", README, re.DOTALL)[1]
+    found = parse(text.encode(), "TOOL.md")
+    assert found.warnings == ()
+    assert found.calls == ("sensor",)
+
+
+def test_configuration_error_of_the_readme_reads_so(tmp_path):
+    """README, "Configuration": file, line, key path, nearest known key."""
+    from edged import settings
+    from edged.errors import ConfigError
+
+    with pytest.raises(ConfigError) as caught:
+        settings.parse("tools:\n  {}\nsandbox: {warm_memry: 64M}\n", "/etc/edged/edged.yaml")
+    shown = re.search(r"^    edged: (/etc/edged/edged.yaml.*)$", README, re.MULTILINE)[1]
+    assert str(caught.value) == shown
+
+
+def test_commands_of_the_readme_are_those_of_the_program():
+    """README, "Commands", against `edged --help`."""
+    told = subprocess.run(
+        [sys.executable, "-m", "edged", "--help"], capture_output=True, text=True, env={**os.environ, "COLUMNS": "80"}
+    ).stdout
+    section = README.split("## Commands")[1].split("## For developers")[0]
+    for verb in re.findall(r"`(?:edged )?([a-z][a-z-]+)`", section.split("Each has")[0]):
+        assert re.search(rf"^ +{verb} ", told, re.MULTILINE), verb

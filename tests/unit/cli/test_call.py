@@ -1,0 +1,225 @@
+"""`edged call`: how words become arguments, and results become text and files."""
+
+import base64
+
+import msgspec
+import pytest
+
+from edged.cli import call, run, save
+from edged.client import Medium
+from edged.errors import NotFoundError, UnknownToolError
+from edged.results import Audio, Image, Resource, ResourceLink, Result, Text
+
+
+class FakeClient:
+    """Remembers what it was asked; `media` by URL."""
+
+    def __init__(self, result=None, schema=None, media=None):
+        self.result = result or Result([Text("done")])
+        self.schema = schema
+        self.media = media or {}
+        self.called = []
+        self.asked = []
+
+    def request(self, method, params=None):
+        self.asked.append((method, params))
+        if self.schema is None:
+            raise UnknownToolError(params["name"])
+        return {"schema": self.schema}
+
+    def call(self, name, arguments, **options):
+        self.called.append((name, arguments, options))
+        if options["on_update"]:
+            options["on_update"]([Text("half\nway")])
+        return self.result
+
+    def medium(self, uri):
+        if uri not in self.media:
+            raise NotFoundError("no medium: it expired")
+        return self.media[uri]
+
+
+@pytest.fixture
+def daemon(monkeypatch):
+    """Let the verb connect to a client that is made for the test."""
+
+    def use(**facts):
+        client = FakeClient(**facts)
+        monkeypatch.setattr(call, "connect", lambda _: client)
+        return client
+
+    return use
+
+
+def test_pairs_are_sent_as_text(daemon):
+    """Contract, section 2: a value is text, taken as the input's declared type."""
+    client = daemon()
+    assert run(["call", "t", "a=1", "b=x=y", "c="]) == 0
+    assert client.called[0][:2] == ("t", {"a": "1", "b": "x=y", "c": ""})
+    assert client.asked == []
+
+
+def test_lists_and_objects_are_read_where_the_schema_wants_them(daemon):
+    schema = {
+        "properties": {
+            "names": {"type": "array"},
+            "text": {"type": "string"},
+            "maybe": {"anyOf": [{"type": "object"}, {"type": "null"}]},
+            "either": {"anyOf": [{"type": "array"}, {"type": "string"}]},
+            "broken": {"type": "array"},
+        }
+    }
+    client = daemon(schema=schema)
+    words = ['names=["a"]', "text=[1]", 'maybe={"a":1}', "either=[1]", "broken=[1", "new={}"]
+    assert run(["call", "t", *words]) == 0
+    assert client.called[0][1] == {
+        "names": ["a"],
+        "text": "[1]",
+        "maybe": {"a": 1},
+        "either": "[1]",
+        "broken": "[1",
+        "new": "{}",
+    }
+
+
+def test_unknown_tool_is_left_to_the_call(daemon):
+    client = daemon()
+    assert run(["call", "t", "a=[1]"]) == 0
+    assert client.called[0][1] == {"a": "[1]"}
+
+
+def test_object_is_sent_as_it_was_written(daemon):
+    client = daemon()
+    assert run(["call", "t", "--args", ' {"n": 1.50} ']) == 0
+    assert bytes(client.called[0][1]) == b'{"n": 1.50}'
+
+
+def test_files_are_read_where_they_are_named(daemon, tmp_path):
+    client = daemon()
+    (tmp_path / "text").write_bytes(b"line\r\n")
+    (tmp_path / "args").write_text('{"a": 2}')
+    assert run(["call", "t", f"a=@{tmp_path}/text"]) == 0
+    assert run(["call", "t", "--args", f"@{tmp_path}/args"]) == 0
+    assert client.called[0][1] == {"a": "line\r\n"}
+    assert msgspec.json.decode(client.called[1][1]) == {"a": 2}
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["a"], "'a' is no input: write key=value"),
+        (["=a"], "'=a' is no input"),
+        (["a=1", "a=1"], "a is given twice"),
+        (["a=1", "--args", "{}"], "key=value and --args: use one of them"),
+        (["a=@/none"], "a=@/none: No such file or directory: name a text file"),
+        (["a=@BINARY"], "is not UTF-8 text"),
+        (["--args", "{"], "--args: not JSON"),
+        (["--args", "[1]"], "--args: must be an object"),
+        (["--timeout", "0"], "argument --timeout"),
+    ],
+)
+def test_wrong_arguments_are_exit_code_2_before_anything_is_sent(
+    words, says, daemon, tmp_path, capsys
+):
+    client = daemon()
+    (tmp_path / "binary").write_bytes(b"\xff\xfe")
+    words = [word.replace("BINARY", str(tmp_path / "binary")) for word in words]
+    assert run(["call", "t", *words]) == 2
+    assert says in capsys.readouterr().err
+    assert client.called == []
+
+
+def test_options_reach_the_call(daemon):
+    client = daemon()
+    run(["call", "t", "--timeout", "2.5", "--session", "s"])
+    assert client.called[0][2] == {"on_update": None, "timeout_s": 2.5, "session": "s"}
+
+
+def test_text_goes_out_and_updates_beside_it(daemon, capsys):
+    daemon(result=Result([Text("one"), Text("two\n"), Text("")]))
+    assert run(["call", "t", "--stream"]) == 0
+    out, err = capsys.readouterr()
+    assert out == "one\ntwo\n\n"
+    assert err == "half way\n"
+
+
+def test_failure_goes_to_standard_error_with_exit_code_1(daemon, capsys):
+    daemon(result=Result([Text("times must be 1")], is_error=True))
+    assert run(["call", "t"]) == 1
+    assert capsys.readouterr() == ("", "times must be 1\n")
+
+
+def test_json_is_the_whole_result(daemon, capsys):
+    """Contract, section 7."""
+    daemon(result=Result([Text("x")], call_id="c-1"))
+    assert run(["call", "t", "--json"]) == 0
+    found = msgspec.json.decode(capsys.readouterr().out)
+    assert found["content"] == [{"type": "text", "text": "x"}]
+    assert found["call_id"] == "c-1"
+    assert found["async"] is False
+
+
+def test_pictures_are_saved_and_their_paths_printed(daemon, capsys, tmp_path):
+    data = base64.b64encode(b"\x89PNG").decode()
+    content = [
+        Text("see"),
+        Image(data, "image/png"),
+        Image(data, "image/png"),
+        Audio("no base64!", "audio/wav"),
+        ResourceLink("media://1", "image"),
+        ResourceLink("media://gone", "image"),
+        ResourceLink("https://example.org/x", "page"),
+        Resource({"uri": "x:y", "text": "embedded"}),
+    ]
+    media = {"media://1": Medium(b"GIF", "image/gif", "image")}
+    daemon(result=Result(content, media=["media://1"]), media=media)
+    assert run(["call", "camera", "--output", str(tmp_path / "new" / "out")]) == 0
+    out, err = capsys.readouterr()
+    directory = tmp_path / "new" / "out"
+    assert out.splitlines() == [
+        "see",
+        f"{directory}/camera.png",
+        f"{directory}/camera-2.png",
+        "[audio: audio/wav]",
+        f"{directory}/image.gif",
+        "[media://gone: no medium: it expired]",
+        "[page: https://example.org/x]",
+        "embedded",
+    ]
+    assert err == ""
+    assert (directory / "camera-2.png").read_bytes() == b"\x89PNG"
+    assert (directory / "image.gif").read_bytes() == b"GIF"
+
+
+def test_whole_of_a_cut_output_is_saved_too(daemon, capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    media = {"media://1": Medium(b"all", "text/plain; charset=utf-8", "output")}
+    daemon(result=Result([Text("part")], media=["media://1", "https://x"]), media=media)
+    assert run(["call", "t"]) == 0
+    out, err = capsys.readouterr()
+    (path,) = tmp_path.glob("edged-*/output.txt")
+    assert out == "part\n"
+    assert err == f"edged: whole output: {path}\n"
+    assert path.read_text() == "all"
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize(
+    ("name", "mime", "file"),
+    [
+        ("plot", "image/png", "plot.png"),
+        ("plot.png", "image/png", "plot.png"),
+        ("plot.svg", "image/png", "plot.svg.png"),
+        ("data.tar", "application/x-tar", "data.tar"),
+        ("data", "application/x-unknown", "data.bin"),
+        ("../../etc/passwd", "text/plain", "passwd.txt"),
+        (".bashrc", "text/plain", "bashrc.txt"),
+        ("..", "text/plain", "file.txt"),
+        ("a b\x1b[1m", "text/plain", "a_b__1m.txt"),
+        ("x.\x1b", "application/x-unknown", "x.bin"),
+        ("", "image/png", "t.png"),
+    ],
+)
+def test_names_from_the_daemon_are_safe_in_a_directory(name, mime, file, tmp_path):
+    saver = save.Saver(FakeClient(), "t", str(tmp_path))
+    assert saver.file(b"", mime, name) == str(tmp_path / file)

@@ -1,0 +1,121 @@
+"""`edged config`: what holds, its origin, and no secret."""
+
+import msgspec
+import pytest
+
+from edged import settings
+from edged.cli import config, run
+from edged.yamlio import load
+
+TEXT = """\
+http: {listen: [], hosts: ["board.local", "10"]}
+tools:
+  echo:
+    enabled: true
+  my_db: {env: {TOKEN: !secret key, SHORT: !secret pin, N: 5}}
+resources: {list: [!secret key, {a: "x 1234567"}]}
+users:
+  1000: ada@example.org
+stop_grace: 2s
+"""
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    for name in ("EDGED_CONFIG", "EDGED_SOCKET"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("DATA_PATH", str(tmp_path / "data"))
+    (tmp_path / "edged.yaml").write_text(TEXT)
+    secrets = tmp_path / "secrets.yaml"
+    secrets.write_text('key: "1234567"\npin: "5"\n')
+    secrets.chmod(0o600)
+    return tmp_path
+
+
+def explained(place):
+    loaded = settings.load(str(place / "edged.yaml"), explicit=True)
+    switches = str(place / "data" / config.SWITCHES)
+    return list(config.explained(loaded, switches))
+
+
+def switch(place, text):
+    (place / "data" / "state").mkdir(parents=True)
+    (place / "data" / config.SWITCHES).write_text(text)
+
+
+def test_each_value_has_its_file_and_line_or_is_a_default(place):
+    origins = {".".join(v.path): v.origin for v in explained(place)}
+    file = place / "edged.yaml"
+    assert origins["http.listen"] == f"{file}:1"
+    assert origins["tools.echo.enabled"] == f"{file}:4"
+    assert origins["users.1000"] == f"{file}:8"
+    assert origins["stop_grace"] == f"{file}:9"
+    assert origins["http.rate"] == origins["tools.defaults.timeout"] == "default"
+
+
+def test_owners_act_goes_before_the_file_and_both_are_shown(place):
+    """Contract, section 3: a later act of the owner wins over YAML."""
+    switch(place, '{"echo": false, "other": true}')
+    found = {".".join(v.path): v for v in explained(place)}
+    assert found["tools.echo.enabled"].value is False
+    assert "owner's act" in found["tools.echo.enabled"].origin
+    assert found["tools.echo.enabled"].origin.endswith("edged.yaml:4 says true")
+    assert found["tools.other.enabled"].value is True
+    assert "says" not in found["tools.other.enabled"].origin
+
+
+def test_broken_file_of_switches_is_passed_over(place):
+    switch(place, "no json")
+    values = {".".join(v.path): v.value for v in explained(place)}
+    assert values["tools.echo.enabled"] is True
+
+
+def test_secrets_are_never_shown(place, capsys):
+    path = str(place / "edged.yaml")
+    for more in ([], ["--explain"], ["--json"], ["--json", "--explain"]):
+        assert run(["config", "--config", path, *more]) == 0
+        out = capsys.readouterr().out
+        assert "1234567" not in out
+        assert '"[secret]"' in out
+    values = {v.path: v.value for v in explained(place)}
+    assert values["tools", "my_db", "env", "SHORT"] == "[secret]"
+    # A secret of one character is a whole value, no part of others.
+    assert values["stop_grace"] == "2s"
+
+
+def test_text_reads_back_as_the_same_configuration(place, capsys):
+    assert run(["config", "--config", str(place / "edged.yaml"), "--explain"]) == 0
+    text = capsys.readouterr().out
+    assert load(text, "printed").value == config.tree(explained(place))
+
+
+def test_json_is_the_effective_configuration(place, capsys):
+    assert run(["config", "--config", str(place / "edged.yaml"), "--json"]) == 0
+    found = msgspec.json.decode(capsys.readouterr().out)
+    assert found["http"]["hosts"] == ["board.local", "10"]
+    assert found["tools"]["defaults"]["memory"] == "256M"
+
+
+def test_json_with_origins_is_a_list(place, capsys):
+    assert run(["config", "--config", str(place / "edged.yaml"), "--json", "--explain"]) == 0
+    rows = msgspec.json.decode(capsys.readouterr().out)
+    assert {"key": "http.rate", "value": 100.0, "origin": "default"} in rows
+
+
+def test_no_file_means_defaults(place, capsys, monkeypatch):
+    monkeypatch.setenv("HOME", str(place / "home"))
+    missing = settings.load(None, explicit=False)
+    assert {v.origin for v in config.explained(missing, "")} == {"default"}
+
+
+def test_missing_file_that_was_named_is_a_fault(place, capsys):
+    assert run(["config", "--config", str(place / "none.yaml")]) == 1
+    assert "there is no such file" in capsys.readouterr().err
+
+
+def test_fault_of_the_file_has_its_place(place, capsys):
+    (place / "edged.yaml").write_text("http:\n  listn: []\n")
+    assert run(["config", "--config", str(place / "edged.yaml")]) == 1
+    err = capsys.readouterr().err
+    assert f"{place}/edged.yaml:2" in err
+    assert "listen" in err

@@ -1,0 +1,153 @@
+"""The table of verbs: help, exit codes, faults in one form (contract, section 2)."""
+
+import re
+import shlex
+
+import pytest
+
+from edged import __main__, __version__
+from edged.cli import VERBS, load, overview, run
+from edged.cli.parser import Parser
+
+
+def parser_of(verb):
+    module = load(verb)
+    parser = Parser(verb, VERBS[verb], module.EXAMPLE)
+    module.options(parser)
+    return parser, module
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_help_fits_80_columns_and_has_an_example(verb):
+    parser, _ = parser_of(verb)
+    text = parser.format_help()
+    assert [line for line in text.splitlines() if len(line) > 80] == []
+    assert "\nexample:\n" in text
+    assert text.startswith(f"usage: edged {verb} ")
+
+
+@pytest.mark.parametrize("verb", [v for v in VERBS if v != "mcp"])
+def test_examples_are_command_lines_that_parse(verb):
+    parser, module = parser_of(verb)
+    for line in module.EXAMPLE.splitlines():
+        words = shlex.split(re.split(r" [>|&]", line)[0])
+        assert words[:2] == ["edged", verb]
+        parser.parse(words[2:])
+
+
+def test_overview_names_every_verb_within_80_columns():
+    lines = overview().splitlines()
+    assert max(map(len, lines)) <= 80
+    for verb in VERBS:
+        assert any(line.split()[:1] == [verb] for line in lines)
+
+
+@pytest.mark.parametrize("words", [[], ["--help"], ["-h"], ["help"]])
+def test_no_verb_prints_the_overview(words, capsys):
+    assert run(words) == 0
+    assert capsys.readouterr().out == overview()
+
+
+def test_version_is_printed(capsys):
+    assert run(["--version"]) == 0
+    assert capsys.readouterr().out == f"edged {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["cal"], "unknown verb 'cal': did you mean 'call'?"),
+        (["xyzzy"], "unknown verb 'xyzzy': see edged --help"),
+        (["--json", "tools"], "the verb comes first"),
+        (["tools", "--jsn"], "what is '--jsn', did you mean --json?: see edged tools --help"),
+        (["tools", "--zzzz=1"], "what is '--zzzz=1': see edged tools --help"),
+        (["tools", "extra"], "what is 'extra': see edged tools --help"),
+        (["tools", "--format", "xml"], "argument --format: invalid choice"),
+        (["tools", "--enable", "a", "--disable", "b"], "not allowed with"),
+        (["tools", "--all", "--format", "mcp"], "--all and --format"),
+        (["describe"], "required: TOOL"),
+        (["status", "--timeout", "soon"], "argument --timeout: invalid positive value: 'soon'"),
+        (["status", "--timeout", "0"], "0 is not from 0 to 86400 seconds"),
+        (["status", "--timeout", "nan"], "nan is not from"),
+        (["log", "--limit", "-1"], "-1 is below 0"),
+        (["token", "add"], "token add needs a name"),
+        (["token", "list", "x"], "token list takes no name"),
+        (["token", "revoke", "x", "--role", "owner"], "go with edged token add"),
+        (["new-tool", "Bad-Name"], "is no tool name"),
+        (["new-tool", "a" * 41], "is no tool name"),
+        (["completion", "tcsh"], "invalid choice: 'tcsh'"),
+        (["tools", "--socket", "/s", "--url", "http://x"], "name one of them"),
+        (["tools", "--url", "http://x"], "a URL needs a token"),
+        (["tools", "--url", "http://x", "--token-file", "/none"], "--token-file /none: No such"),
+    ],
+)
+def test_wrong_usage_is_exit_code_2_with_what_to_do(words, says, capsys, monkeypatch):
+    monkeypatch.delenv("EDGED_TOKEN", raising=False)
+    assert run(words) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("edged: ")
+    assert says in err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["tools"],
+        ["describe", "x"],
+        ["call", "x"],
+        ["log"],
+        ["status"],
+        ["token"],
+        ["sync", "--socket", "SOCKET"],
+    ],
+)
+def test_no_daemon_is_exit_code_3_with_what_to_do(words, capsys, monkeypatch, tmp_path):
+    path = str(tmp_path / "none.sock")
+    monkeypatch.setenv("EDGED_SOCKET", path)
+    monkeypatch.delenv("EDGED_URL", raising=False)
+    assert run([path if word == "SOCKET" else word for word in words]) == 3
+    err = capsys.readouterr().err
+    assert err == f"edged: no daemon answers at {path}: start it with edged serve\n"
+
+
+def test_url_of_nobody_is_exit_code_3(capsys, monkeypatch):
+    monkeypatch.setenv("EDGED_TOKEN", "t")
+    # Port 1 (tcpmux) is nobody's.
+    monkeypatch.setenv("EDGED_URL", "http://127.0.0.1:1")
+    assert run(["tools"]) == 3
+    assert "no daemon answers at http://127.0.0.1:1" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("url", ["ftp://x", "127.0.0.1:8420", "http://x:port", "http://"])
+def test_address_that_is_none_says_how_one_looks(url, capsys, monkeypatch):
+    monkeypatch.setenv("EDGED_TOKEN", "t")
+    assert run(["tools", "--url", url]) == 1
+    assert "write one such as http://127.0.0.1:8420" in capsys.readouterr().err
+
+
+def test_interrupt_is_exit_code_130(monkeypatch):
+    def interrupted(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(load("doctor"), "run", interrupted)
+    assert run(["doctor"]) == 130
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ([], {}),
+        (["--socket", "a"], {"socket": "a"}),
+        (["--socket=a", "--http", "off"], {"socket": "a", "http": "off"}),
+        (["--socket"], None),
+        (["--socket="], None),
+        (["--socket", "--http"], None),
+        (["--help"], None),
+        (["--sock", "a"], None),
+        (["a"], None),
+    ],
+)
+def test_short_road_takes_plain_options_only(words, found):
+    """All else is the parser's, which has the words for it."""
+    assert __main__.plain(words, ("socket", "http")) == found

@@ -1,0 +1,94 @@
+"""Where files lie (contract, section 3)."""
+
+import os
+
+import pytest
+
+from edged import paths
+
+NAMES = (
+    "EDGED_CONFIG",
+    "EDGED_SOCKET",
+    "DATA_PATH",
+    "XDG_CONFIG_HOME",
+    "XDG_DATA_HOME",
+    "XDG_STATE_HOME",
+    "XDG_RUNTIME_DIR",
+    "INVOCATION_ID",
+)
+
+
+@pytest.fixture
+def user(monkeypatch, tmp_path):
+    """A plain user with an empty home and no other variables."""
+    for name in NAMES:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(os, "geteuid", lambda: 424_242)
+    return tmp_path
+
+
+@pytest.fixture
+def root(monkeypatch, user):
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+
+
+def test_environment_names_every_place(user, monkeypatch):
+    monkeypatch.setenv("EDGED_CONFIG", "c.yaml")
+    monkeypatch.setenv("DATA_PATH", "d")
+    monkeypatch.setenv("EDGED_SOCKET", "s")
+    found = paths.config_file(), paths.data_directory(), paths.socket_path(), paths.client_socket()
+    assert found == ("c.yaml", "d", "s", "s")
+
+
+def test_root_uses_the_places_of_the_system(root):
+    found = paths.config_file(), paths.data_directory(), paths.socket_path()
+    assert found == ("/etc/edged/edged.yaml", "/var/lib/edged", "/run/edged.sock")
+
+
+def test_unit_of_the_system_uses_the_places_of_the_system(user, monkeypatch):
+    """systemd.exec(5): INVOCATION_ID is set; XDG_RUNTIME_DIR is for users' units only."""
+    monkeypatch.setenv("INVOCATION_ID", "0" * 32)
+    assert paths.data_directory() == "/var/lib/edged"
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "/run/user/424242")
+    assert paths.data_directory() != "/var/lib/edged"
+
+
+def test_user_has_places_of_its_own(user, monkeypatch):
+    """XDG Base Directory Specification: the defaults below the home directory."""
+    assert paths.config_file() == f"{user}/.config/edged/edged.yaml"
+    assert paths.data_directory() == f"{user}/.local/share/edged"
+    monkeypatch.setenv("XDG_CONFIG_HOME", "/c")
+    monkeypatch.setenv("XDG_DATA_HOME", "/d")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(user))
+    assert paths.config_file() == "/c/edged/edged.yaml"
+    assert paths.data_directory() == "/d/edged"
+    assert paths.socket_path() == f"{user}/edged/edged.sock"
+
+
+def test_relative_path_in_a_variable_is_ignored(user, monkeypatch):
+    """XDG Base Directory Specification: all paths must be absolute."""
+    monkeypatch.setenv("XDG_DATA_HOME", "relative")
+    assert paths.data_directory() == f"{user}/.local/share/edged"
+
+
+def test_socket_lies_with_the_state_where_there_is_no_runtime_directory(user):
+    assert paths.socket_path() == f"{user}/.local/state/edged/edged.sock"
+
+
+def test_client_takes_the_daemon_of_the_system_when_only_that_is_there(user, monkeypatch):
+    there = user / "system.sock"
+    monkeypatch.setattr(paths, "SYSTEM_SOCKET", str(there))
+    own = paths.socket_path()
+    assert paths.client_socket() == own
+    there.touch()
+    assert paths.client_socket() == str(there)
+    os.makedirs(os.path.dirname(own))
+    open(own, "w").close()
+    assert paths.client_socket() == own
+
+
+def test_refusal_and_absence_are_told_apart():
+    absent = paths.unreachable("/s", FileNotFoundError())
+    assert absent == "no daemon answers at /s: start it with edged serve"
+    assert "join the group" in paths.unreachable("/s", PermissionError())
