@@ -1,8 +1,8 @@
 """The trail of every call: who, what, how long, how it ended.
 
 JSON lines in segments of one directory: a bounded number of bytes, written in
-batches to spare the SD card. Sensitive inputs never get here. A torn last line
-(power loss) is skipped by readers.
+slices and flushed to the disk in batches to spare the SD card. Sensitive inputs
+never get here. A torn last line (power loss) is skipped by readers.
 """
 
 from __future__ import annotations
@@ -16,15 +16,16 @@ import msgspec
 
 from edged import log
 from edged.clock import Clock
-from edged.store import make_directory, sync_directory, write_all
+from edged.store import make_directory, write_all
 
 SEGMENTS = 4
 SEGMENT_MIN = 4_096
 KEPT = 1_000
 """Records kept in memory for readers; on disk there are more."""
 
-QUEUED = 20_000
-"""Records that may wait for the disk; beyond, the oldest are counted as lost."""
+SLICE = 512
+"""Records that wait at most; then they are handed to the kernel, so that a burst
+neither fills the memory nor loses any."""
 
 ARGUMENTS_MAX = 1_024
 """Bytes of one record's arguments."""
@@ -55,18 +56,24 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     arguments: Any = None
 
 
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Record).decode
+
+
 class Trail:
-    """Collects records and writes them in batches. Loop thread only."""
+    """Collects records and writes them in slices. Loop thread only, but for `sync`."""
 
     def __init__(self, directory: str, clock: Clock, max_bytes: int) -> None:
         self._directory = directory
         self._clock = clock
         self._segment_max = max(max_bytes // SEGMENTS, SEGMENT_MIN)
         self._waiting: deque[Callable[[], Record]] = deque()
-        self._recent: deque[Record] = deque(maxlen=KEPT)
+        self._recent: deque[bytes] = deque(maxlen=KEPT)
+        """As lines, which take a third of the memory of records."""
         self._listeners: dict[int, Callable[[Record], None]] = {}
         self._next = 0
         self._failing = False
+        self._unsynced: set[str] = set()
         self._loaded = False
         self.lost = 0
         self.on_first: Callable[[], None] | None = None
@@ -75,15 +82,14 @@ class Trail:
         """Note a call; the record is made when it is written, off the call's path."""
         if not self._waiting and self.on_first is not None:
             self.on_first()
-        if len(self._waiting) >= QUEUED:
-            self._waiting.popleft()
-            self.lost += 1
         self._waiting.append(make)
         if self._listeners:
             record = make()
             self._waiting[-1] = lambda: record
             for listener in tuple(self._listeners.values()):
                 listener(record)
+        if len(self._waiting) >= SLICE:
+            self.write()
 
     def follow(self, listener: Callable[[Record], None]) -> Callable[[], None]:
         """Call `listener` for each record from here on; returns the way to stop it."""
@@ -99,23 +105,33 @@ class Trail:
             limit: at most so many.
             user: whose; None is everyone's.
         """
-        self.flush()
+        self.write()
         if not self._loaded:
             self._load()
-        rows = [r for r in self._recent if user is None or r.user == user]
+        records = (_decode(line) for line in self._recent)
+        rows = [r for r in records if user is None or r.user == user]
         return rows[-limit:] if limit > 0 else []
 
     def _load(self) -> None:
         """Put what the disk has before what is in memory; only a reader pays for it."""
         self._loaded = True
-        here = {record.call_id for record in self._recent}
+        here = {_decode(line).call_id for line in self._recent}
         earlier: deque[Record] = deque(maxlen=KEPT)
         for path in segments(self._directory):
             earlier.extend(r for r in read_segment(path) if r.call_id not in here)
-        self._recent.extendleft(list(reversed(earlier))[: KEPT - len(self._recent)])
+        room = KEPT - len(self._recent)
+        self._recent.extendleft(_encode(r) for r in list(reversed(earlier))[:room])
 
     def flush(self) -> None:
-        """Write what is waiting; a failure is logged once and the records stay in memory."""
+        """Bring what is waiting down to the disk; blocks for as long as the disk takes."""
+        self.write()
+        self.sync()
+
+    def write(self) -> None:
+        """Hand what is waiting to the kernel; then it survives the end of this process.
+
+        A failure is logged once, and the records stay in memory.
+        """
         if not self._waiting:
             return
         makes, self._waiting = self._waiting, deque()
@@ -123,25 +139,38 @@ class Trail:
         try:
             self._append(lines)
         except OSError as error:
-            if not self._failing:
-                reason = error.strerror or error
-                log.error(f"audit trail {self._directory}: {reason}: records are not kept")
-            self._failing = True
+            self._failed(error)
         else:
             if self._failing:
                 log.info(f"audit trail {self._directory} is written again")
             self._failing = False
 
+    def sync(self) -> None:
+        """Make what was written survive a power cut; any thread."""
+        paths = tuple(self._unsynced)
+        self._unsynced.difference_update(paths)
+        for path in paths:
+            try:
+                _sync(path)
+            except OSError as error:
+                self._failed(error)
+
+    def _failed(self, error: OSError) -> None:
+        if not self._failing:
+            reason = error.strerror or error
+            log.error(f"audit trail {self._directory}: {reason}: records are not kept")
+        self._failing = True
+
     def _line(self, make: Callable[[], Record]) -> bytes:
         """One record as it is written; empty when it cannot be, so that the others are."""
         try:
             record = make()
-            line = msgspec.json.encode(record) + b"\n"
+            line = _encode(record) + b"\n"
         except (ValueError, TypeError, RecursionError) as error:
             self.lost += 1
             log.error(f"audit trail: a record cannot be written: {error}")
             return b""
-        self._recent.append(record)
+        self._recent.append(line)
         return line
 
     def _append(self, lines: list[bytes]) -> None:
@@ -160,7 +189,9 @@ class Trail:
             while end < len(lines) and len(lines[end]) <= room:
                 room -= len(lines[end])
                 end += 1
-            _append_to(path, b"".join(lines[start:end]))
+            if _append_to(path, b"".join(lines[start:end])):
+                self._unsynced.add(self._directory)
+            self._unsynced.add(path)
             self.lost -= end - start
             start = end
             # Here, so that a large batch never has more than one segment over the bound.
@@ -201,17 +232,19 @@ def read_segment(path: str) -> list[Record]:
             lines = file.read().split(b"\n")
     except OSError:
         return records
-    decoder = msgspec.json.Decoder(Record)
     for line in lines:
         try:
-            records.append(decoder.decode(line))
+            records.append(_decode(line))
         except (msgspec.DecodeError, RecursionError):
             continue
     return records
 
 
-def _append_to(path: str, data: bytes) -> None:
-    """Append whole lines to a segment; what was begun and failed is taken back."""
+def _append_to(path: str, data: bytes) -> bool:
+    """Append whole lines to a segment, and whether it is a new one.
+
+    What was begun and failed is taken back.
+    """
     fresh = not os.path.exists(path)
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
     try:
@@ -219,14 +252,24 @@ def _append_to(path: str, data: bytes) -> None:
         torn = size > 0 and os.pread(fd, 1, size - 1) != b"\n"
         try:
             write_all(fd, b"\n" + data if torn else data)
-            os.fdatasync(fd)
         except OSError:
             os.ftruncate(fd, size)
             raise
     finally:
         os.close(fd)
-    if fresh:
-        sync_directory(os.path.dirname(path))
+    return fresh
+
+
+def _sync(path: str) -> None:
+    """Flush a segment, or the names in a directory; one that was dropped meanwhile is no loss."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return
+    try:
+        os.fdatasync(fd)
+    finally:
+        os.close(fd)
 
 
 def _number(path: str) -> int:

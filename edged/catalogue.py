@@ -15,7 +15,6 @@ from typing import Any
 import msgspec
 
 from edged import control, log
-
 from edged.dispatch import Dispatcher
 from edged.errors import EdgedError, SandboxSetupError
 from edged.registry import Registry
@@ -24,11 +23,12 @@ from edged.runner import Runner
 from edged.services import Services
 from edged.settings import Loaded
 from edged.store import make_directory
-from edged.tool import Context, Hints, Permissions, Tool
-from edged.toolmd import discover, manifest, sync
+from edged.tool import Context, Hints, Status, Tool
+from edged.toolmd import discover, manifest
 from edged.toolmd.discover import Entry
+from edged.toolmd.sync import Report, apply, plan
 
-Spawn = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
+Spawn = Callable[[Coroutine[Any, Any, None]], object]
 
 CHECK_S = 1.0
 """A directory is looked at again at most this often."""
@@ -245,7 +245,7 @@ class Catalogue:
             return _broken(entry, source, reason, "reserved_name")
         one = self._loaded.tools.get(found.name)
         runs = self.runner.runs(entry)
-        status = "blocked" if runs.reason_code else "enabled"
+        status: Status = "blocked" if runs.reason_code else "enabled"
         if one is not None and one.enabled is False:
             status = "disabled"
 
@@ -290,14 +290,14 @@ class Catalogue:
             await self._scan(self._roots[""])
         return msgspec.to_builtins(report)  # type: ignore[no-any-return]  # a Struct becomes a dict
 
-    async def _sync_seeds(self, *, dry_run: bool) -> sync.Report:
+    async def _sync_seeds(self, *, dry_run: bool) -> Report:
         seed, target = seed_directory(), self._roots[""].path
         # A cache of its own: the thread and the loop must not share one.
         cache = discover.Cache.load(self._cache_path)
         now = self._clock.now()
         if dry_run:
-            return sync.Report(tuple(await asyncio.to_thread(sync.plan, seed, target, cache, now)))
-        return await asyncio.to_thread(sync.apply, seed, target, cache, now)
+            return Report(tuple(await asyncio.to_thread(plan, seed, target, cache, now)))
+        return await asyncio.to_thread(apply, seed, target, cache, now)
 
     def health(self) -> dict[str, Any]:
         """Facts for `edged status`."""
@@ -320,7 +320,8 @@ def seed_directory() -> str:
     """Where the tools that came with the daemon lie: in the package, or beside it."""
     here = os.path.dirname(os.path.abspath(__file__))
     inside = os.path.join(here, "seed", "tools")
-    return inside if os.path.isdir(inside) else os.path.join(os.path.dirname(here), "seed", "tools")
+    beside = os.path.join(os.path.dirname(here), "seed", "tools")
+    return inside if os.path.isdir(inside) else beside
 
 
 def _problem_text(problem: discover.Problem) -> str:
@@ -361,5 +362,3 @@ def _description(found: manifest.Manifest) -> str:
                 break
             return f"{found.description}\n\n{text[:FIRST_PARAGRAPH_MAX]}"
     return found.description
-
-

@@ -294,9 +294,11 @@ def raise_remote(message: str, data: Any) -> NoReturn:
 
 
 def _by_code(kind: type[EdgedError]) -> dict[str, type[EdgedError]]:
-    found = {kind.code: kind}
+    found: dict[str, type[EdgedError]] = {}
     for child in kind.__subclasses__():
         found |= _by_code(child)
+    # Last: other modules may have subclasses of their own with the same code.
+    found[kind.code] = kind
     return found
 
 

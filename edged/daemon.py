@@ -102,8 +102,10 @@ class Daemon:
         self._unix: Listener | None = None
         self._sockets: list[str] = []
         self._http: Any = None
+        self.control: Control
         self._lock = -1
         self._flush_timer: asyncio.TimerHandle | None = None
+        self._syncing: asyncio.Future[None] | None = None
 
     async def __aenter__(self) -> Self:
         self._take_data()
@@ -133,7 +135,8 @@ class Daemon:
             Media(self.data, clock, _bounds(config.media)),
             trail,
             board,
-            lambda caller, name, session: self.control.describe(caller, name, session),
+            # The control comes later, and needs these services.
+            lambda *call: self.control.describe(*call),
         )
         self.registry = Registry(state.load("tool-switches", dict[str, bool], {}))
         self._register()
@@ -219,7 +222,7 @@ class Daemon:
     def greeting(self) -> list[str]:
         """What `edged serve` prints."""
         lines = [f"listening on {', '.join(self.addresses())}"]
-        if self._http is not None:
+        if self._http is not None and os.path.exists(self.control.tokens.first):
             lines.append(f"HTTP token: {self.control.tokens.first}")
         if self._sim:
             lines.append("the board is simulated (--sim)")
@@ -231,7 +234,7 @@ class Daemon:
         """Feed systemd's watchdog from the loop that serves calls."""
         interval = systemd.watchdog_s()
         if interval:
-            self.spawn(_feed_watchdog(interval))
+            self._watchdog = self.spawn(_feed_watchdog(interval))
 
     def _register(self) -> None:
         names = [*SUBJECTS]
@@ -241,9 +244,8 @@ class Daemon:
         for name in names:
             for tool in plugins.load("edged.tools", name).TOOLS:
                 one = self._loaded.tools.get(tool.name)
-                if one is not None and one.enabled is False:
-                    tool = tool.switched_off()  # noqa: PLW2901  the same tool, off
-                self.registry.register(tool)
+                off = one is not None and one.enabled is False
+                self.registry.register(tool.switched_off() if off else tool)
 
     def _take_data(self) -> None:
         """Own the data directory: one daemon at a time."""
@@ -263,12 +265,16 @@ class Daemon:
 
     def _flush_soon(self) -> None:
         """Write the audit trail in batches; no timer runs when there is nothing to write."""
-        interval = seconds(self.config.audit.interval)
-        self._flush_timer = asyncio.get_running_loop().call_later(interval, self._flush)
+        if self._flush_timer is None:
+            interval = seconds(self.config.audit.interval)
+            self._flush_timer = asyncio.get_running_loop().call_later(interval, self._flush)
 
     def _flush(self) -> None:
         self._flush_timer = None
-        self._trail.flush()
+        self._trail.write()
+        # A card may take a second over it, which no call should wait for.
+        loop = asyncio.get_running_loop()
+        self._syncing = loop.run_in_executor(None, self._trail.sync)
 
 
 async def _feed_watchdog(interval: float) -> None:

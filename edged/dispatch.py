@@ -11,7 +11,7 @@ import asyncio
 import os
 import traceback
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
@@ -40,8 +40,6 @@ DETAIL_MAX = 200
 
 Update = Callable[[list[Block]], None]
 _encode = msgspec.json.Encoder().encode
-
-T = TypeVar("T")
 
 StartTask = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
 
@@ -145,13 +143,11 @@ class Dispatcher:
         self.registry = registry
         self.services = services
         self._start_task = start_task
-        self._secrets = _longest_first(secrets)
+        self._secrets = tuple(secret for secret in secrets if secret)
         self._prefix = os.urandom(4).hex()
         self._count = 0
         self._running: set[Call] = set()
         self._draining = False
-        # Media are one thread's at a time; long outputs wait for one another.
-        self._storing = asyncio.Lock()
 
     @property
     def running(self) -> int:
@@ -196,8 +192,7 @@ class Dispatcher:
         assert tool is not None  # noqa: S101  _accept sets it
         call.on_update = on_update
         if tool.sensitive:
-            own = arguments.secret_values(tool, params)
-            call.masked = _longest_first((*self._secrets, *own))
+            call.masked = (*self._secrets, *arguments.secret_values(tool, params))
         limit = tool.timeout_s if timeout_s is None else min(timeout_s, tool.timeout_s)
         if session is not None:
             session.call_started()
@@ -267,8 +262,7 @@ class Dispatcher:
                     result = await outcome
             if tool.cut and not results.is_small(result):
                 results.mask_result(result, call.masked)
-                async with self._storing:
-                    result = await asyncio.to_thread(self._normalise, call, tool, result)
+                result = await asyncio.to_thread(self._normalise, call, tool, result)
             call.outcome = result, "error" if result.is_error else "ok"
         except Exception as error:  # noqa: BLE001  a tool may raise anything
             if scope.expired() and isinstance(error, TimeoutError):
@@ -299,7 +293,7 @@ class Dispatcher:
         if result is not None:
             if call.masked:
                 results.mask_result(result, call.masked)
-            result = results.complete(_sendable(result))
+            result = _sendable(results.complete(result))
             result.call_id = call.id
             result.duration_ms = duration
             call.result = result
@@ -320,10 +314,11 @@ class Dispatcher:
         if call.done or call.on_update is None:
             return
         if call.masked:
-            # A result may hold a short one by chance; an update is to hold none.
-            plain = results.mask(msgspec.to_builtins(content), call.masked)
-            content = msgspec.convert(plain, list[Block])
-        call.on_update(_valid(content, list[Block]))
+            content = results.mask_result(Result(content), call.masked).content
+            content = [
+                Text(_absent(b.text, call.masked)) if type(b) is Text else b for b in content
+            ]
+        call.on_update(_mended(content))
 
     async def _inner(self, outer: Call, name: str, raw: bytes) -> Result:
         """A tool runs another tool: the same path again, one deeper."""
@@ -344,7 +339,7 @@ class Dispatcher:
         now = services.clock.now()
         if duration is None:
             duration = round((services.clock.monotonic() - call.started) * 1000, 3)
-        detail = results.mask(detail, call.masked)[:DETAIL_MAX]
+        detail = _absent(detail, call.masked)[:DETAIL_MAX]
         raw: bytes | None = call.raw
         kept: Any = None
         if tool is None or code == InvalidArgumentsError.code:
@@ -389,40 +384,33 @@ def _kept(tool: Tool, raw: bytes, secrets: tuple[str, ...]) -> Any:
     return bounded(results.mask(arguments.without_sensitive(tool, raw), secrets))
 
 
-def _longest_first(secrets: tuple[str, ...]) -> tuple[str, ...]:
-    """In the order of masking: one that holds another is masked whole."""
-    return tuple(sorted((s for s in secrets if s), key=len, reverse=True))
+def _absent(text: str, secrets: tuple[str, ...]) -> str:
+    """The text without any of the secrets; a result alone may hold a short one, by chance."""
+    text = results.mask(text, secrets)
+    for secret in secrets:
+        if len(secret) < results.SECRET_MIN:
+            text = text.replace(secret, results.MASK)
+    return text
 
 
 def _sendable(result: Result) -> Result:
-    """The result as every door can send it: doors never meet what is no JSON."""
-    bare = result.structured is None and result.for_user is None
-    if bare and all(type(b) is Text and b.text.isascii() for b in result.content):
+    """The completed result, or a failure: doors never meet what is no JSON."""
+    if result.for_user is None and all(type(b) is Text for b in result.content):
         return result
     try:
-        return _valid(result, Result)
+        _encode(result)
     except (TypeError, ValueError, RecursionError) as error:
-        return results.failure(f"the tool's result is not JSON: {error}")
+        return results.complete(results.failure(f"the tool's result is not JSON: {error}"))
+    return result
 
 
-def _valid(value: T, kind: Any) -> T:
-    """The value itself, or without the lone surrogates that names of files may have."""
+def _mended(content: list[Block]) -> list[Block]:
+    """An update as it is, or where it does not encode as a result would have it."""
     try:
-        _encode(value)
+        _encode(content)
     except UnicodeEncodeError:
-        plain = _without_surrogates(msgspec.to_builtins(value))
-        return msgspec.convert(plain, kind)  # type: ignore[no-any-return]  # `kind` is T
-    return value
-
-
-def _without_surrogates(value: Any) -> Any:
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode()
-    if isinstance(value, list):
-        return [_without_surrogates(item) for item in value]
-    if isinstance(value, dict):
-        return {_without_surrogates(k): _without_surrogates(v) for k, v in value.items()}
-    return value
+        return results.complete(Result(content)).content
+    return content
 
 
 def _failed(call: Call, tool: Tool, error: Exception) -> tuple[Result, str]:
@@ -430,6 +418,6 @@ def _failed(call: Call, tool: Tool, error: Exception) -> tuple[Result, str]:
         return results.failure(str(error)), error.code
     place = traceback.extract_tb(error.__traceback__)[-1:]
     where = f" at {place[0].filename}:{place[0].lineno}" if place else ""
-    text = results.mask(f"{type(error).__name__}: {error}", call.masked)
-    log.error(f"tool {tool.name} raised {text}{where}")
+    text = f"{type(error).__name__}: {error}"
+    log.error(f"tool {tool.name} raised {_absent(text, call.masked)}{where}")
     return results.failure(text), "internal"

@@ -16,7 +16,7 @@ import msgspec
 from edged import log
 from edged.clock import Clock
 from edged.errors import NotFoundError, StoreError, TooLargeError
-from edged.store import make_directory, unlink, write_atomic
+from edged.store import failed, make_directory, unlink, write_atomic
 
 SCHEME = "media://"
 
@@ -122,8 +122,7 @@ class Media:
                 file.seek(max(offset, 0))
                 return file.read(count)
         except OSError as error:
-            reason = f"medium {medium.id} cannot be read: {error.strerror}"
-            raise StoreError(error.errno, reason) from error
+            raise failed("read", self.path(medium), error) from error
 
     def keep(self, user: str, data: bytes, mime_type: str, name: str) -> str:
         """`put` for results: an empty string when it cannot be stored."""

@@ -17,7 +17,7 @@ import msgspec
 from edged import log, results, runtimes
 from edged.config import Sandbox, ToolSettings, seconds, size
 from edged.dispatch import Dispatcher
-from edged.errors import SandboxSetupError, StoreError
+from edged.errors import CallTimeoutError, SandboxSetupError, StoreError
 from edged.results import Result
 from edged.sandbox import bwrap, limits
 from edged.sandbox.account import Account, tool_account
@@ -33,13 +33,17 @@ from edged.tool import Context, Permissions
 from edged.toolmd.discover import Entry, fingerprint
 from edged.toolmd.manifest import Manifest
 
-Spawn = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
+Spawn = Callable[[Coroutine[Any, Any, None]], object]
 
 HOSTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "toolmd", "hosts")
 WRITABLE = ("home", "workspace", "files", "data")
+COPIES = "runtimes"
+"""Below the data directory, for what the tools' account cannot reach where it lies."""
 
 _HOST = {"python": "host.py", "bash": "host.sh", "typescript": "host.mjs"}
 _PYTHON_OPTIONS = ("-s", "-u")
+_RESERVE = {"typescript": Limits().data_reserve}
+"""Only Node maps memory that it does not use (see `Limits.data_reserve`)."""
 
 
 class Runs(msgspec.Struct, frozen=True):
@@ -100,7 +104,11 @@ class Runner:
         assert found is not None  # noqa: S101  only whole tools are asked for
         permissions = self._permissions(found)
         capability = self._capability
-        level = "none" if self._off else capability.level if capability is not None else ""
+        level = ""
+        if self._off:
+            level = "none"
+        elif capability is not None:
+            level = capability.level
         if found.network and level not in ("", "none"):
             level += ", network"
         if capability is not None and not capability.ok and not self._off:
@@ -123,7 +131,9 @@ class Runner:
         def value(key: str, own: Any, default: Any) -> Any:
             return own if key in found.set else default
 
-        resources = defaults.resources if defaults.resources == "all" else tuple(defaults.resources)
+        resources = (
+            defaults.resources if defaults.resources == "all" else tuple(defaults.resources)
+        )
         return Permissions(
             value("network", found.network, defaults.network),
             found.devices,
@@ -157,7 +167,7 @@ class Runner:
         try:
             self._account = tool_account()
             self._check_reach(self._account)
-            self._backend = backend = limits.detect()
+            self._backend = backend = limits.detect(watch_only=self._settings.limits == "rlimits")
             if self._off:
                 capability = Capability(ok=False, level="none")
             else:
@@ -196,21 +206,21 @@ class Runner:
                 f"the user {account.name}, who runs the tools, may not enter {self._data}: "
                 "chmod o+x it and the directories above it, or choose another with --data"
             )
-        cache = os.path.join(self._data, "cache")
+        copies = os.path.join(self._data, COPIES)
         try:
-            self._hosts = runtimes.within_reach(HOSTS, account.uid, account.gid, cache)
+            self._hosts = runtimes.within_reach(HOSTS, account.uid, account.gid, copies)
         except OSError as error:
-            raise SandboxSetupError(f"{cache}: {error}: free some space") from None
+            raise SandboxSetupError(f"{copies}: {error}: free some space") from None
 
     def _shown(self, bind: Bind) -> Bind:
         """The bind of a runtime, from where the tools' account can reach it."""
         account = self._account
         assert account is not None  # noqa: S101  there is one where there is a pool
-        cache = os.path.join(self._data, "cache")
+        copies = os.path.join(self._data, COPIES)
         try:
-            source = runtimes.within_reach(bind.source, account.uid, account.gid, cache)
+            source = runtimes.within_reach(bind.source, account.uid, account.gid, copies)
         except OSError as error:
-            raise SandboxSetupError(f"{cache}: {error}: free some space") from None
+            raise SandboxSetupError(f"{copies}: {error}: free some space") from None
         return msgspec.structs.replace(bind, source=source)
 
     def _warm_memory(self) -> int | None:
@@ -244,15 +254,21 @@ class Runner:
         if runs.permissions.calls:
             handler = self._calls(runs.permissions.calls, ctx)
         shorter = ctx.timeout_s if ctx.timeout_s < runs.permissions.timeout_s else None
-        async with asyncio.timeout(shorter):
-            outcome = await self._pool.call(
-                job,
-                ctx.call_id,
-                params,
-                on_update,
-                calls_handler=handler,
-                depth=ctx.caller.depth,
-            )
+        try:
+            async with asyncio.timeout(shorter) as deadline:
+                outcome = await self._pool.call(
+                    job,
+                    ctx.call_id,
+                    params,
+                    on_update,
+                    calls_handler=handler,
+                    depth=ctx.caller.depth,
+                )
+        except TimeoutError:
+            if not deadline.expired():
+                raise
+            reason = f"timed out after {ctx.timeout_s:g} s, as its caller asked"
+            raise CallTimeoutError(reason) from None
         return self._result(outcome)
 
     def _result(self, outcome: Outcome) -> Result:
@@ -269,9 +285,7 @@ class Runner:
             result.sandbox = "none"
         return result
 
-    def _calls(
-        self, names: tuple[str, ...], ctx: Context
-    ) -> Callable[[str, dict[str, Any]], Any]:
+    def _calls(self, names: tuple[str, ...], ctx: Context) -> Callable[[str, dict[str, Any]], Any]:
         """What a tool reaches from inside: its caller's rights, and never more."""
         allowed = frozenset(names)
 
@@ -282,7 +296,8 @@ class Runner:
             session = ctx.session
             raw = msgspec.json.encode(params)
             call = self._dispatcher.start(caller, session, name, raw)
-            return msgspec.to_builtins(await call.wait())  # type: ignore[no-any-return]  # a Struct becomes a dict
+            result: dict[str, Any] = msgspec.to_builtins(await call.wait())
+            return result
 
         return call
 
@@ -360,13 +375,19 @@ class Runner:
             cwd="/officer/user/workspace",
             network=permissions.network,
             devices=tuple(f"/dev/{n}" for n in permissions.devices if not n.startswith("sys/")),
-            limits=Limits(wall_s=permissions.timeout_s, memory_max=permissions.memory_max),
+            limits=Limits(
+                wall_s=permissions.timeout_s,
+                memory_max=permissions.memory_max,
+                data_reserve=_RESERVE.get(found.language, 0),
+            ),
         )
 
     def _env(self, permissions: Permissions, found: Manifest) -> tuple[tuple[str, str], ...]:
         resources = self._loaded.config.resources
         names = permissions.resources
-        declared = resources if names == "all" else {n: resources[n] for n in names if n in resources}
+        declared = resources
+        if names != "all":
+            declared = {n: resources[n] for n in names if n in resources}
         env = {
             "HOME": "/officer/user/home",
             "OFFICER_USER_HOME": "/officer/user/home",
@@ -420,7 +441,7 @@ class Runner:
             mine = directory.startswith(os.path.join(self._data, user, "tools", ""))
             if not mine or (user and owner != user):
                 return False
-            return mark.split(" ")[0] != directories.get(directory)
+            return str(mark).split(" ")[0] != directories.get(directory)
 
         pool.drop(stale)
 
@@ -471,4 +492,3 @@ def _from_resources(
             if isinstance(entry, dict) and field in entry:
                 env[variable] = _text(entry[field])
     return env
-

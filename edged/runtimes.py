@@ -113,8 +113,8 @@ def reachable(path: str, uid: int, gid: int) -> bool:
     return True
 
 
-def within_reach(path: str, uid: int, gid: int, cache: str) -> str:
-    """The file or directory itself where the account reaches it, else a copy in `cache`.
+def within_reach(path: str, uid: int, gid: int, copies: str) -> str:
+    """The file or directory itself where the account reaches it, else a copy in `copies`.
 
     A program that lies below a closed home (`/root`) is linked or copied once.
 
@@ -125,8 +125,9 @@ def within_reach(path: str, uid: int, gid: int, cache: str) -> str:
         return path
     import shutil  # noqa: PLC0415  rare: edged installed below a closed directory
 
-    os.makedirs(cache, mode=0o755, exist_ok=True)
-    copy = os.path.join(cache, os.path.basename(path))
+    os.makedirs(copies, exist_ok=True)
+    os.chmod(copies, 0o755)  # noqa: S103  whatever the umask: the account must enter it
+    copy = os.path.join(copies, os.path.basename(path))
     if os.path.isdir(path):
         fresh = f"{copy}.new"
         shutil.rmtree(fresh, ignore_errors=True)
@@ -134,8 +135,7 @@ def within_reach(path: str, uid: int, gid: int, cache: str) -> str:
         shutil.rmtree(copy, ignore_errors=True)
         os.rename(fresh, copy)
         return copy
-    source = os.stat(path)
-    if os.path.exists(copy) and os.stat(copy).st_size == source.st_size:
+    if os.path.exists(copy) and _stamp(copy) == _stamp(path):
         return copy
     fresh = f"{copy}.new"
     if os.path.exists(fresh):
@@ -146,6 +146,11 @@ def within_reach(path: str, uid: int, gid: int, cache: str) -> str:
         shutil.copy2(path, fresh)
     os.rename(fresh, copy)
     return copy
+
+
+def _stamp(path: str) -> tuple[int, int]:
+    status = os.stat(path)
+    return status.st_size, status.st_mtime_ns // 1_000_000_000
 
 
 def node_version(path: str) -> tuple[int, ...]:

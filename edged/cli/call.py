@@ -165,7 +165,9 @@ def _shown(saver: Saver, block: Block) -> str:
         return saver.medium(block.uri)
     if isinstance(block, Image | Audio):
         try:
-            return saver.file(binascii.a2b_base64(block.data, strict_mode=True), block.mime_type, "")
+            return saver.file(
+                binascii.a2b_base64(block.data, strict_mode=True), block.mime_type, ""
+            )
         except binascii.Error:
             pass
     return joined([block])

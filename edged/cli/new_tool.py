@@ -43,7 +43,8 @@ def run(args: Any) -> int:
     show.out(f"wrote {shown}/ ({', '.join(sorted(os.listdir(path)))})\n")
     show.out("next:")
     show.out(f"  edged check-tool {shown}")
-    show.out(f"  mkdir -p {target} && cp -r {shown} {target}/")
+    sudo = "" if _is_writable(home) else "sudo "
+    show.out(f"  {sudo}mkdir -p {target} && {sudo}cp -r {shown} {target}/")
     show.out(f"  edged call {args.name} text=hello times=2")
     if note:
         show.out(f"\n{note}")
@@ -66,6 +67,12 @@ def write(name: str, language: str, directory: str) -> str:
         with open(os.path.join(path, file), "x", encoding="utf-8") as opened:
             opened.write(text.replace("TOOL_NAME", name).replace("TOOL_LABEL", _label(name)))
     return path
+
+
+def _is_writable(path: str) -> bool:
+    while not os.path.exists(path):
+        path = os.path.dirname(path)
+    return os.access(path, os.W_OK)
 
 
 def _label(name: str) -> str:

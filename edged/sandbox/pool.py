@@ -162,6 +162,9 @@ class Pool:
         self.drop(lambda _: True)
         for instance in self._serving:
             instance.kill()
+        while self._serving:
+            await asyncio.wait([instance.over for instance in self._serving])
+            await asyncio.sleep(0)  # their calls go on, to their end
         await self._tasks.__aexit__(None, None, None)
 
     async def call(
@@ -189,10 +192,13 @@ class Pool:
                 each depth has its own places, so that none waits for its caller.
 
         Raises:
-            BusyError: too many calls wait already.
+            BusyError: too many calls wait already, or the pool is closing.
         """
         gate = self._gates.setdefault(depth, asyncio.Semaphore(self._parallel))
         await self._enter(gate)
+        if self._closing:
+            gate.release()
+            raise BusyError("edged is stopping")
         instance: Instance | None = None
         try:
             use = self._note(job)

@@ -1,0 +1,1 @@
+"""The doors: Unix socket, HTTP, stdio."""

@@ -99,9 +99,13 @@ def problem(error: Refusal | EdgedError, common: Mapping[str, str]) -> Response:
         retry_after,
         error.reason_code if isinstance(error, ToolUnavailableError) else "",
     )
-    return Response(
+    response = Response(
         status=status, body=msgspec.json.encode(body), content_type=PROBLEM, headers=headers
     )
+    if status == 408:
+        # The rest of the body may never come.
+        response.force_close()
+    return response
 
 
 def internal(error: Exception, where: str) -> Refusal:
@@ -239,7 +243,6 @@ class Api:
         self._hosts = frozenset(name.lower() for name in config.http.hosts)
         self._rates = Rates(config.http.rate, config.http.burst, control.services.clock.monotonic)
         self._server = Server(self._serve, handler_cancellation=True)
-        self._tasks: set[asyncio.Task[Any]] = set()
 
     @property
     def open(self) -> int:
@@ -263,8 +266,6 @@ class Api:
             stream.end()
         self._server.pre_shutdown()
         await self._server.shutdown(self.timing.linger_s)
-        if self._tasks:
-            await asyncio.wait(self._tasks)
 
     async def read(self, raw: BaseRequest) -> bytes:
         """The body of a request; its size and time are bounded."""
@@ -289,8 +290,7 @@ class Api:
                     limit.reschedule(deadline + len(body) / timing.body_rate)
         except TimeoutError:
             detail = "the body came too slowly"
-            close = {"Connection": "close"}
-            raise Refusal(408, "request_timeout", "Request timeout", detail, close) from None
+            raise Refusal(408, "request_timeout", "Request timeout", detail) from None
         except RequestPayloadError as error:
             raise RemoteProtocolError(f"the body is broken: {error}") from None
         return bytes(body)
@@ -299,9 +299,6 @@ class Api:
         return TooLargeError(f"the body is over {self._max_body} bytes (http.max_body)")
 
     async def _serve(self, raw: BaseRequest) -> StreamResponse:
-        task = asyncio.current_task()
-        assert task is not None  # noqa: S101  a coroutine runs in a task
-        self._tasks.add(task)
         common = {
             "Server": "edged",
             "Cache-Control": "no-store",
@@ -320,8 +317,6 @@ class Api:
                 # Half an answer is out: only a cut connection can say that it failed.
                 raise ConnectionResetError from error
             return problem(refusal, common)
-        finally:
-            self._tasks.discard(task)
 
     async def _answer(self, raw: BaseRequest, common: dict[str, str]) -> StreamResponse:
         methods, params = self._find(raw.rel_url.raw_path)
@@ -339,13 +334,13 @@ class Api:
         self._rates.take(key)
         if not methods:
             raise Refusal(
-                404, "not_found", "Not found", f"there is no {raw.path}: see /openapi.json"
+                404, "not_found", "Not found", f"there is no {raw.path!r}: see /openapi.json"
             )
         if route is None:
             allow = ", ".join(_allowed(methods))
             if method == "OPTIONS":
                 return Response(status=204, headers={**common, "Allow": allow})
-            detail = f"{raw.method[:20]} is not for {raw.path}; it takes {allow}"
+            detail = f"{raw.method[:20]} is not for {raw.path!r}; it takes {allow}"
             title = "Method not allowed"
             raise Refusal(405, "method_not_allowed", title, detail, {"Allow": allow})
         if (raw.content_length or 0) > self._max_body:
@@ -457,7 +452,7 @@ async def _go_ahead(raw: BaseRequest) -> None:
     if expect is None or raw.version < HttpVersion11:
         return
     if expect.lower() != "100-continue":
-        detail = f"Expect: {expect[:40]} is not understood"
+        detail = f"Expect: {expect[:40]!r} is not understood"
         raise Refusal(417, "expectation_failed", "Expectation failed", detail)
     await raw.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
     # The answer itself has not begun.

@@ -175,9 +175,15 @@ def edged(directory: str, config: str = "", *extra: str) -> list[str]:
         with open(file, "w") as out:
             out.write(config or "tools: {echo: {enabled: true}}\n")
     return [
-        PYTHON, "-m", "edged", "serve",
-        "--config", file,
-        "--data", os.path.join(directory, "data"),
-        "--socket", os.path.join(directory, "edged.sock"),
+        PYTHON,
+        "-m",
+        "edged",
+        "serve",
+        "--config",
+        file,
+        "--data",
+        os.path.join(directory, "data"),
+        "--socket",
+        os.path.join(directory, "edged.sock"),
         *(extra or ("--http", "off")),
     ]

@@ -23,12 +23,21 @@ def measure(table: Table, directory: str) -> None:
         asyncio.run(_settled(directory))
     with running(argv, cpu=None) as process:
         asyncio.run(_settled(directory))
-        table.row("idle PSS, both doors open, 100 tools", pss_mib(process.pid), at_most=26, unit="MiB")
+        table.row(
+            "idle PSS, both doors open, 100 tools", pss_mib(process.pid), at_most=26, unit="MiB"
+        )
         before = _cpu_ticks(process.pid)
         time.sleep(10)
-        table.row("CPU of 10 idle seconds", (_cpu_ticks(process.pid) - before) * 10, at_most=10, unit="ms")
+        table.row(
+            "CPU of 10 idle seconds",
+            (_cpu_ticks(process.pid) - before) * 10,
+            at_most=10,
+            unit="ms",
+        )
         asyncio.run(_use_all(directory))
-        table.row("PSS after HTTP and every tool was used", pss_mib(process.pid), at_most=45, unit="MiB")
+        table.row(
+            "PSS after HTTP and every tool was used", pss_mib(process.pid), at_most=45, unit="MiB"
+        )
 
 
 async def _settled(directory: str) -> None:

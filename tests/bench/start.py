@@ -57,7 +57,12 @@ async def _wait(home: str) -> None:
 
 async def _bridge(home: str) -> tuple[float, float]:
     started = time.perf_counter()
-    argv = [os.path.join(os.path.dirname(sys.executable), "edged"), "mcp", "--socket", f"{home}/edged.sock"]
+    argv = [
+        os.path.join(os.path.dirname(sys.executable), "edged"),
+        "mcp",
+        "--socket",
+        f"{home}/edged.sock",
+    ]
     process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     client = await pipes(process)
     await client.initialize()

@@ -8,7 +8,15 @@ class Table:
         self.missed = 0
         print(f"{'claim':<52} {'measured':>12} {'bound':>9}", flush=True)
 
-    def row(self, claim: str, value: float, *, at_most: float | None = None, at_least: float | None = None, unit: str = "×") -> None:
+    def row(
+        self,
+        claim: str,
+        value: float,
+        *,
+        at_most: float | None = None,
+        at_least: float | None = None,
+        unit: str = "×",
+    ) -> None:
         """One claim; `unit` × is a ratio."""
         bound = at_most if at_most is not None else at_least
         good = value <= bound if at_most is not None else value >= bound

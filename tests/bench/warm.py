@@ -23,7 +23,10 @@ def measure(table: Table, directory: str) -> None:
     for home in (warm_home, cold_home):
         os.makedirs(home)
     cold_config = config + "sandbox: {warm_memory: 0}\n"
-    with running(edged(warm_home, config), cpu=None), running(edged(cold_home, cold_config), cpu=None):
+    with (
+        running(edged(warm_home, config), cpu=None),
+        running(edged(cold_home, cold_config), cpu=None),
+    ):
         warm, cold, plain = asyncio.run(_paced(warm_home, cold_home))
         burst_warm = asyncio.run(_burst(warm_home))
         burst_cold = asyncio.run(_burst(cold_home))

@@ -73,7 +73,13 @@ def test_tour_prints_what_the_readme_says(place):
     for command, _ in examples():
         script += [f"echo '@@@'; {real(command)}"]
     done = subprocess.run(
-        ["bash"], input="\n".join(script), cwd=home, env=env, capture_output=True, text=True, timeout=100
+        ["bash"],
+        input="\n".join(script),
+        cwd=home,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=100,
     )
     outputs = done.stdout.split("@@@\n")[1:]
     rows = list(examples())
@@ -117,7 +123,10 @@ def test_configuration_error_of_the_readme_reads_so(tmp_path):
 def test_commands_of_the_readme_are_those_of_the_program():
     """README, "Commands", against `edged --help`."""
     told = subprocess.run(
-        [sys.executable, "-m", "edged", "--help"], capture_output=True, text=True, env={**os.environ, "COLUMNS": "80"}
+        [sys.executable, "-m", "edged", "--help"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "COLUMNS": "80"},
     ).stdout
     section = README.split("## Commands")[1].split("## For developers")[0]
     for verb in re.findall(r"`(?:edged )?([a-z][a-z-]+)`", section.split("Each has")[0]):

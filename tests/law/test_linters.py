@@ -36,7 +36,12 @@ def test_check_has_no_finding(command):
 
 def test_shell_scripts_parse():
     """The shells that run them say so."""
-    scripts = [".ci/run", ".ci/setup", "edged/toolmd/hosts/host.sh", "edged/toolmd/hosts/bin/edged-call"]
+    scripts = [
+        ".ci/run",
+        ".ci/setup",
+        "edged/toolmd/hosts/host.sh",
+        "edged/toolmd/hosts/bin/edged-call",
+    ]
     for script in scripts:
         first = (ROOT / script).read_text().split("\n", 1)[0]
         shell = "bash" if "bash" in first or "hosts" in script else "sh"

@@ -102,7 +102,11 @@ def test_ids_fit_a_double():
 
 @pytest.mark.parametrize(
     ("user", "owner", "sees"),
-    [("ada@example.org", False, True), ("bob@example.org", False, False), ("bob@example.org", True, True)],
+    [
+        ("ada@example.org", False, True),
+        ("bob@example.org", False, False),
+        ("bob@example.org", True, True),
+    ],
 )
 def test_a_caller_sees_its_own_events_and_an_owner_all(user, owner, sees):
     """Contract, section 4: roles."""

@@ -166,7 +166,12 @@ def lines_of(count, width=1):
 
 @pytest.mark.parametrize(
     "body",
-    ["x " * (MAX_BYTES // 2), lines_of(MAX_LINES), lines_of(MAX_LINES)[:-1], "ä " * (MAX_BYTES // 3)],
+    [
+        "x " * (MAX_BYTES // 2),
+        lines_of(MAX_LINES),
+        lines_of(MAX_LINES)[:-1],
+        "ä " * (MAX_BYTES // 3),
+    ],
 )
 def test_a_text_of_the_limit_itself_is_not_cut(body):
     """Contract, section 7: 50 KB or 2,000 lines; a final newline begins no line."""
@@ -176,7 +181,8 @@ def test_a_text_of_the_limit_itself_is_not_cut(body):
 
 
 @pytest.mark.parametrize(
-    "body", ["x " * (MAX_BYTES // 2) + "y", lines_of(MAX_LINES + 1), "ä " * (MAX_BYTES // 3) + "ää"]
+    "body",
+    ["x " * (MAX_BYTES // 2) + "y", lines_of(MAX_LINES + 1), "ä " * (MAX_BYTES // 3) + "ää"],
 )
 @pytest.mark.parametrize("keep_end", [False, True])
 def test_a_text_over_the_limit_is_cut_and_the_whole_of_it_kept(body, keep_end):
@@ -230,10 +236,24 @@ def test_embedded_resources_count_for_the_model_too():
     kept = Kept()
     body = "word " * 5_000
     inside = {"uri": "file:///a", "text": body}
-    done = normalise(Result([Resource(inside), Resource(inside), Resource({"uri": "b", "text": "b"})]), kept)
+    done = normalise(
+        Result([Resource(inside), Resource(inside), Resource({"uri": "b", "text": "b"})]), kept
+    )
     assert done.content[:2] == [
-        ResourceLink("media://1", "file:///a", description="file:///a", mime_type="text/plain; charset=utf-8", size=25_000),
-        ResourceLink("media://2", "file:///a", description="file:///a", mime_type="text/plain; charset=utf-8", size=25_000),
+        ResourceLink(
+            "media://1",
+            "file:///a",
+            description="file:///a",
+            mime_type="text/plain; charset=utf-8",
+            size=25_000,
+        ),
+        ResourceLink(
+            "media://2",
+            "file:///a",
+            description="file:///a",
+            mime_type="text/plain; charset=utf-8",
+            size=25_000,
+        ),
     ]
     assert len(done.content[2:]) == 1
     assert done.media == ["media://1", "media://2"]
@@ -287,7 +307,9 @@ def test_a_long_line_before_the_final_newline_is_not_lost():
     st.integers(1, 6),
     st.booleans(),
 )
-def test_kept_lines_are_within_bounds_and_of_whole_characters(body, max_bytes, max_lines, keep_end):
+def test_kept_lines_are_within_bounds_and_of_whole_characters(
+    body, max_bytes, max_lines, keep_end
+):
     kept = keep_lines(body, max_bytes, max_lines, keep_end=keep_end)
     assert len(kept.encode()) <= max_bytes
     assert kept.count("\n") < max_lines
@@ -338,6 +360,13 @@ def test_what_is_short_or_no_base64_stays(block):
     assert kept.items == []
 
 
+def test_a_link_beside_an_image_stays_and_so_does_the_structured_value():
+    link = ResourceLink("media://7", "data")
+    done = normalise(Result([link, Image("aGk=", "image/png")], structured={"n": 1}), Kept())
+    assert done.content[0] == link
+    assert done.structured == {"n": 1}
+
+
 def test_an_image_stays_when_the_disk_is_full():
     block = Image(BASE64, "image/png")
     assert normalise(Result([block]), Kept(works=False)).content == [block]
@@ -353,7 +382,10 @@ def test_base64_may_be_wrapped_and_without_padding(spelling):
 
 def test_an_embedded_blob_becomes_media():
     kept = Kept()
-    blocks = [Resource({"uri": "a", "blob": BASE64}), Resource({"blob": BASE64, "mimeType": "video/mp4"})]
+    blocks = [
+        Resource({"uri": "a", "blob": BASE64}),
+        Resource({"blob": BASE64, "mimeType": "video/mp4"}),
+    ]
     normalise(Result(blocks), kept)
     assert [item[1:] for item in kept.items] == [
         ("application/octet-stream", "data"),
@@ -384,7 +416,9 @@ def test_base64_behind_a_long_word_is_found_too():
     assert normalise(results.text(body), Kept()).for_llm == "a" * 2000 + " media://1"
 
 
-@pytest.mark.parametrize("body", ["a" * 4000, "0123456789abcdef" * 100, "deadbeef" * 200, "=" * 2000])
+@pytest.mark.parametrize(
+    "body", ["a" * 4000, "0123456789abcdef" * 100, "deadbeef" * 200, "=" * 2000]
+)
 def test_long_words_and_hex_dumps_are_text(body):
     kept = Kept()
     assert normalise(results.text(body), kept).for_llm == body
@@ -397,8 +431,13 @@ def test_base64_in_a_text_stays_when_the_disk_is_full():
 
 
 def test_what_becomes_media_keeps_the_annotations_of_its_text():
-    done = normalise(Result([Text("a", {"audience": ["user"]}), Text(f"b {BASE64}", {"priority": 1})]), Kept())
-    assert done.content == [Text("a", {"audience": ["user"]}), Text("b media://1", {"priority": 1})]
+    done = normalise(
+        Result([Text("a", {"audience": ["user"]}), Text(f"b {BASE64}", {"priority": 1})]), Kept()
+    )
+    assert done.content == [
+        Text("a", {"audience": ["user"]}),
+        Text("b media://1", {"priority": 1}),
+    ]
 
 
 # Secrets ----------------------------------------------------------------------------------
@@ -432,7 +471,9 @@ def test_short_and_empty_secrets_mask_nothing():
     assert result.content == [Text("a 12345")]
 
 
-@pytest.mark.parametrize("secret", ['pass"word', "back\\slash", "line\nbreak", "tab\there", "\udcffbytes"])
+@pytest.mark.parametrize(
+    "secret", ['pass"word', "back\\slash", "line\nbreak", "tab\there", "\udcffbytes"]
+)
 def test_a_secret_is_found_as_json_spells_it(secret):
     """Tools print their parameters as JSON."""
     spelt = msgspec.json.encode(secret.replace("\udcff", "?")).decode()
@@ -473,10 +514,10 @@ def test_structs_and_tuples_are_looked_into():
     assert mask({1: b"x"}, ("secret",)) == {1: b"x"}
 
 
-SECRET = st.text(alphabet="ab[]*\"\\ä\n", min_size=6, max_size=9)
+SECRET = st.text(alphabet='ab[]*"\\ä\n', min_size=6, max_size=9)
 
 
-@given(st.text(alphabet="ab[]*\"\\ä\n", max_size=40), st.lists(SECRET, max_size=3), st.data())
+@given(st.text(alphabet='ab[]*"\\ä\n', max_size=40), st.lists(SECRET, max_size=3), st.data())
 @example("", ["secret"], None)
 @example("a[***]bX[***]", ["[***]b", "aX[***]"], None)
 def test_masking_never_leaves_a_secret(noise, secrets, data):

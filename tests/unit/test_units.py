@@ -2,7 +2,7 @@
 
 import pytest
 
-from edged.units import UNITS, Reading, duration_s, text
+from edged.units import UNITS, Reading, duration_s, size_bytes, text
 
 
 def reading(**changes):
@@ -71,3 +71,40 @@ def test_durations_read_as_written(written, seconds):
 def test_what_is_no_duration_is_refused_with_what_to_write(written):
     with pytest.raises(ValueError, match="write 20ms"):
         duration_s(written)
+
+
+@pytest.mark.parametrize(("written", "seconds"), [(60, 60.0), (0, 0.0), (1.5, 1.5)])
+def test_a_bare_number_is_seconds(written, seconds):
+    """Contract, section 10: `timeout: 60`."""
+    assert duration_s(written) == seconds
+
+
+@pytest.mark.parametrize("written", [-1, -0.5, float("nan"), float("inf")])
+def test_time_is_neither_negative_nor_endless(written):
+    with pytest.raises(ValueError, match="write 20ms"):
+        duration_s(written)
+
+
+@pytest.mark.parametrize(
+    ("written", "size"),
+    [
+        (4096, 4096),
+        ("4096", 4096),
+        ("0", 0),
+        ("64K", 65_536),
+        ("64k", 65_536),
+        ("64 KiB", 65_536),
+        ("1.5M", 1_572_864),
+        ("1G", 1_073_741_824),
+        ("10B", 10),
+    ],
+)
+def test_sizes_read_as_written(written, size):
+    """Contract, sections 10 and 11: `memory: 256M`, `max_read_size: 64K`; powers of 1024."""
+    assert size_bytes(written) == size
+
+
+@pytest.mark.parametrize("written", ["", "K", "1T", "-1", -1, "1.M", "١K", "1iB", "9" * 40, True])
+def test_what_is_no_size_is_refused_with_what_to_write(written):
+    with pytest.raises(ValueError, match="write 64K"):
+        size_bytes(written)

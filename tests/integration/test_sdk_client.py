@@ -1,0 +1,249 @@
+"""An independent MCP client, the official Python SDK, over `edged mcp` as its stdio server."""
+
+import asyncio
+import sys
+from contextlib import asynccontextmanager
+
+import mcp
+import pytest
+from mcp.client.stdio import StdioServerParameters, stdio_client
+
+BOUND_S = 30.0
+
+MANIFEST = """---
+name: {name}
+label: The {name} tool
+description: A tool.
+version: 1
+language: python
+warm: false
+inputs:
+  text:
+    type: string
+    description: Any text.
+    optional: true
+---
+
+# It
+
+What it is about.
+"""
+
+SOURCES = {
+    "says": "def execute(tool_call_id, params):\n    return f'it says {params[\"text\"]}'\n",
+    "fails": "def execute(tool_call_id, params):\n"
+    "    return {'content': [{'type': 'text', 'text': 'no key: set API_KEY'}], 'isError': True}\n",
+    "raises": "def execute(tool_call_id, params):\n    raise ValueError('the valve is stuck')\n",
+    # Ends only when whoever saw its update says so.
+    "steps": """import os, time
+
+def execute(tool_call_id, params, signal, on_update):
+    on_update('phase 1: downloading')
+    while not os.path.exists(f"/officer/data/{params['text']}"):
+        time.sleep(0.01)
+    on_update('phase 2: processing')
+    return 'done'
+""",
+    # Goes on for ever, with a grandchild that hears no signal.
+    "hangs": """import subprocess, time
+
+def execute(tool_call_id, params, signal, on_update):
+    subprocess.Popen(['setsid', 'sh', '-c', 'trap "" TERM; sleep 1000 & wait'])
+    on_update('it hangs')
+    while True:
+        time.sleep(1)
+""",
+}
+
+
+def files(name, source):
+    return {"TOOL.md": MANIFEST.format(name=name), "index.py": source}
+
+
+def lay(daemon):
+    for name, source in SOURCES.items():
+        daemon.lay(name, files(name, source))
+
+
+@pytest.fixture(scope="module")
+def daemon(serving):
+    with serving(lay) as running:
+        yield running
+
+
+@pytest.fixture
+def connect(daemon, tmp_path):
+    """Opens a session; `edged mcp` may say nothing beside the protocol."""
+    errors = (tmp_path / "stderr").open("w+")
+
+    @asynccontextmanager
+    async def session(mode, **options):
+        server = StdioServerParameters(
+            command=sys.executable, args=["-m", "edged", "mcp", "--socket", daemon.socket]
+        )
+        transport = stdio_client(server, errlog=errors)
+        async with mcp.Client(transport, mode=mode, read_timeout_seconds=BOUND_S, **options) as it:
+            yield it
+
+    yield session
+    errors.seek(0)
+    assert errors.read() == ""
+    errors.close()
+
+
+ERAS = pytest.mark.parametrize(
+    ("mode", "version"), [("legacy", "2025-11-25"), ("auto", "2026-07-28")]
+)
+
+
+@ERAS
+async def test_client_lists_the_tools(connect, mode, version):
+    """MCP, tools/list, by initialize and by the stateless revision; contract, section 5."""
+    async with connect(mode) as client:
+        assert client.protocol_version == version
+        assert client.server_info.name == "edged"
+        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+    assert set(SOURCES) < set(tools)
+    assert list(tools) == sorted(tools)
+    says = tools["says"]
+    assert says.title == "The says tool"
+    assert says.description == "A tool.\n\nWhat it is about."
+    assert says.input_schema["properties"]["text"]["type"] == "string"
+
+
+@ERAS
+async def test_client_calls_a_tool(connect, mode, version):
+    """MCP, tools/call."""
+    async with connect(mode) as client:
+        result = await client.call_tool("says", {"text": "héllo"})
+    assert not result.is_error
+    assert [block.text for block in result.content] == ["it says héllo"]
+    assert result.meta["edged/call_id"]
+
+
+@ERAS
+async def test_client_sees_an_update_before_the_result(daemon, connect, mode, version):
+    """Contract, section 7: start, updates while it runs, then exactly one end."""
+    seen = []
+    go = daemon.data / "local" / "data" / f"go-{mode}"
+
+    async def progress(count, total, message):
+        seen.append((count, message))
+        # Without this file the tool never ends: the update came while it ran.
+        go.touch()
+
+    async with connect(mode) as client:
+        result = await client.call_tool("steps", {"text": go.name}, progress_callback=progress)
+    assert result.content[0].text == "done"
+    assert seen == [(1, "phase 1: downloading"), (2, "phase 2: processing")]
+
+
+@ERAS
+async def test_client_cancels_a_call_and_its_processes_end(daemon, connect, until, mode, version):
+    """MCP, cancellation; contract, section 10: the whole tree ends, grandchildren included."""
+    started = asyncio.Event()
+
+    async def progress(count, total, message):
+        started.set()
+
+    async with connect(mode) as client:
+        call = asyncio.create_task(client.call_tool("hangs", progress_callback=progress))
+        async with asyncio.timeout(BOUND_S):
+            await started.wait()
+        until("the grandchild runs", lambda: "sleep" in daemon.processes())
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        # The session goes on.
+        assert not (await client.call_tool("says", {"text": "on"})).is_error
+        async with asyncio.timeout(BOUND_S):
+            await asyncio.to_thread(until, "all is dead", lambda: daemon.processes() == [])
+    record = next(r for r in daemon.ask("edged/log", limit=9)["records"] if r["tool"] == "hangs")
+    assert record["outcome"] == "cancelled"
+
+
+@ERAS
+async def test_client_that_leaves_ends_its_calls(daemon, connect, until, mode, version):
+    """Contract, section 5: a connection closed both ways cancels its calls."""
+    started = asyncio.Event()
+
+    async def progress(count, total, message):
+        started.set()
+
+    async with connect(mode) as client:
+        call = asyncio.create_task(client.call_tool("hangs", progress_callback=progress))
+        async with asyncio.timeout(BOUND_S):
+            await started.wait()
+    assert (await asyncio.gather(call, return_exceptions=True))[0].args
+    until("all is dead", lambda: daemon.processes() == [])
+
+
+@ERAS
+async def test_failures_of_a_tool_are_results(connect, mode, version):
+    """MCP, tools, "Error Handling": the model sees what to do; so too with wrong arguments."""
+    async with connect(mode) as client:
+        returned = await client.call_tool("fails")
+        raised = await client.call_tool("raises")
+        refused = await client.call_tool("says", {"text": "a", "volume": 11})
+    assert (returned.is_error, returned.content[0].text) == (True, "no key: set API_KEY")
+    assert raised.is_error
+    assert raised.content[0].text.startswith("ValueError: the valve is stuck\n  at /officer/")
+    assert refused.is_error
+    assert "volume" in refused.content[0].text
+
+
+@ERAS
+async def test_unknown_tool_is_a_protocol_error(connect, mode, version):
+    """MCP, tools, "Error Handling": -32602 and the nearest name."""
+    async with connect(mode) as client:
+        with pytest.raises(mcp.MCPError) as caught:
+            await client.call_tool("say")
+    assert caught.value.error.code == -32602
+    assert str(caught.value) == "no tool named 'say'; did you mean 'says'?"
+
+
+async def test_client_is_told_of_a_new_tool(daemon, connect):
+    """MCP, notifications/tools/list_changed; contract, section 4: seen on a miss."""
+    told = asyncio.Event()
+
+    async def notified(message):
+        if isinstance(message, mcp.types.ToolListChangedNotification):
+            told.set()
+
+    async with connect("legacy", message_handler=notified) as client:
+        assert client.server_capabilities.tools.list_changed
+        before = {tool.name for tool in (await client.list_tools()).tools}
+        daemon.lay("newest", files("newest", SOURCES["says"]))
+        result = await client.call_tool("newest", {"text": "hello"})
+        assert result.content[0].text == "it says hello"
+        async with asyncio.timeout(BOUND_S):
+            await told.wait()
+        after = {tool.name for tool in (await client.list_tools()).tools}
+    assert after == before | {"newest"}
+
+
+async def test_many_calls_of_one_session_run_at_once(daemon, connect):
+    """Contract, section 5: replies come in the order of completion."""
+    gates = [daemon.data / "local" / "data" / f"gate-{number}" for number in range(4)]
+    order = []
+    steps = [asyncio.Event() for _ in gates]
+
+    async with connect("legacy") as client:
+
+        async def call(number):
+            async def progress(count, total, message):
+                steps[number].set()
+
+            await client.call_tool(
+                "steps", {"text": gates[number].name}, progress_callback=progress
+            )
+            order.append(number)
+
+        async with asyncio.timeout(BOUND_S), asyncio.TaskGroup() as tasks:
+            running = [tasks.create_task(call(number)) for number in range(len(gates))]
+            for step in steps:
+                await step.wait()
+            for number in (2, 0, 3, 1):
+                gates[number].touch()
+                await running[number]
+    assert order == [2, 0, 3, 1]

@@ -1,0 +1,320 @@
+"""The pure parts of the HTTP door: addresses, rates, kept results, the API's description."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edged.dispatch import Call
+from edged.errors import BusyError, ConfigError, NotFoundError, RateLimitedError
+from edged.events import Events
+from edged.identity import Caller
+from edged.results import complete, text
+from edged.transports._calls import AGE_MAX_S, BYTES_MAX, EVENT_MAX, KEPT, Calls, location
+from edged.transports._limits import KEYS, Rates
+from edged.transports._openapi import document
+from edged.transports._routes import ROUTES
+from edged.transports.http import Address, parse
+
+ADA = Caller("ada@example.org", "agent", "", "http")
+BOB = Caller("bob@example.org", "agent", "", "http")
+OWNER = Caller("local", "owner", "", "http")
+
+
+class ManualClock:
+    """Time that the test moves."""
+
+    def __init__(self) -> None:
+        self.time = 1_000.0
+
+    def monotonic(self) -> float:
+        return self.time
+
+    def now(self) -> float:
+        return self.time
+
+
+# Addresses --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("written", "address", "shown"),
+    [
+        ("127.0.0.1:8420", Address(host="127.0.0.1", port=8420), "127.0.0.1:8420"),
+        ("localhost:8420", Address(host="127.0.0.1", port=8420), "127.0.0.1:8420"),
+        ("[::1]:8420", Address(host="::1", port=8420), "[::1]:8420"),
+        ("0.0.0.0:0", Address(host="0.0.0.0", port=0), "0.0.0.0:0"),
+        ("unix:/run/e.sock", Address(path="/run/e.sock"), "unix:/run/e.sock"),
+    ],
+)
+def test_an_address_is_read_and_shown(written: str, address: Address, shown: str) -> None:
+    """Contract, sections 4 and 11."""
+    assert parse(written) == address
+    assert str(address) == shown
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "",
+        "8420",
+        ":8420",
+        "127.0.0.1",
+        "127.0.0.1:",
+        "127.0.0.1:65536",
+        "127.0.0.1:-1",
+        "127.0.0.1:١",
+        "::1:8420",
+        "[::1]",
+        "board.lan:8420",
+        "http://127.0.0.1:8420",
+        "unix:run/e.sock",
+        "unix:",
+    ],
+)
+def test_what_is_no_address_is_told_how_one_is_written(written: str) -> None:
+    """Contract, section 11: a wrong value stops the start with its key path."""
+    with pytest.raises(ConfigError, match=r"^http\.listen: .*unix:/"):
+        parse(written)
+
+
+@given(st.text(max_size=40))
+def test_any_text_is_an_address_or_a_configuration_error(written: str) -> None:
+    """Nothing else comes out of the parser."""
+    try:
+        address = parse(written)
+    except ConfigError:
+        return
+    assert parse(str(address)) == address
+
+
+@pytest.mark.parametrize(
+    ("written", "private"),
+    [
+        ("127.9.9.9:1", True),
+        ("[::1]:1", True),
+        ("unix:/x", True),
+        ("192.0.2.1:1", False),
+        ("[::]:1", False),
+    ],
+)
+def test_loopback_and_paths_are_private(written: str, private: bool) -> None:
+    """RFC 1122, section 3.2.1.3 and RFC 4291, section 2.5.3."""
+    assert parse(written).is_private is private
+
+
+# Rates ------------------------------------------------------------------------------------
+
+
+def test_a_burst_is_taken_at_once_and_the_rate_after_it() -> None:
+    """A token bucket: `burst` deep, `rate` a second."""
+    clock = ManualClock()
+    rates = Rates(2.0, 3, clock.monotonic)
+    for _ in range(3):
+        rates.take("a")
+    with pytest.raises(RateLimitedError, match=r"http\.rate") as refused:
+        rates.take("a")
+    assert refused.value.retry_after_s == pytest.approx(0.5)
+    rates.take("b")
+    clock.time += 0.5
+    rates.take("a")
+    with pytest.raises(RateLimitedError):
+        rates.take("a")
+
+
+def test_a_bucket_never_holds_more_than_its_burst() -> None:
+    """Silence is not saved up."""
+    clock = ManualClock()
+    rates = Rates(100.0, 2, clock.monotonic)
+    rates.take("a")
+    clock.time += 3_600
+    rates.take("a")
+    rates.take("a")
+    with pytest.raises(RateLimitedError):
+        rates.take("a")
+
+
+def test_so_many_callers_are_remembered_and_no_more() -> None:
+    """Architecture, laws: every buffer is bounded; the longest silent is forgotten."""
+    rates = Rates(0.001, 1, ManualClock().monotonic)
+    for number in range(KEYS):
+        rates.take(str(number))
+    with pytest.raises(RateLimitedError):
+        rates.take("0")
+    rates.take("new")
+    rates.take("1")
+    with pytest.raises(RateLimitedError):
+        rates.take("0")
+
+
+# Kept results -----------------------------------------------------------------------------
+
+
+class Table:
+    """A table of calls, its clock and its events."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.events = Events(self.clock)
+        self.calls = Calls(self.clock, self.events)
+        self._count = 0
+
+    def add(self, caller: Caller = ADA) -> Call:
+        self._count += 1
+        call = Call(f"c-{self._count}", caller, None, "hello")
+        self.calls.make_room()
+        self.calls.add(call)
+        return call
+
+    def add_done(self, body: str = "x", caller: Caller = ADA) -> Call:
+        call = self.add(caller)
+        end(call, body)
+        return call
+
+    def has(self, call: Call) -> bool:
+        try:
+            self.calls.get(ADA, call.id)
+        except NotFoundError:
+            return False
+        return True
+
+
+def end(call: Call, body: str) -> None:
+    """What the dispatcher does at the end of a call."""
+    call.result = complete(text(body))
+    call.finish()
+
+
+def test_a_result_is_there_once_the_call_has_ended() -> None:
+    """Contract, section 6."""
+    table = Table()
+    call = table.add()
+    assert table.calls.get(ADA, call.id) == b""
+    end(call, "done")
+    assert msgspec.json.decode(table.calls.get(OWNER, call.id))["for_llm"] == "done"
+    with pytest.raises(NotFoundError):
+        table.calls.get(BOB, call.id)
+    with pytest.raises(NotFoundError):
+        table.calls.end(BOB, call.id)
+
+
+def test_a_cancelled_call_has_a_result_that_says_so() -> None:
+    """Contract, section 7: exactly one end."""
+    table = Table()
+    call = table.add()
+    call.cancelled = True
+    call.finish()
+    result = msgspec.json.decode(table.calls.get(ADA, call.id))
+    assert (result["is_error"], result["call_id"]) == (True, call.id)
+
+
+def test_a_result_is_an_event_too_and_a_large_one_is_only_named_there() -> None:
+    """Contract, section 6; the ring of events stays small."""
+    table = Table()
+    small, large = table.add_done("x"), table.add_done("y" * EVENT_MAX)
+    first, second = table.events.since(0)
+    assert first.kind == second.kind == "call.result"
+    assert first.user == ADA.user
+    assert first.data["location"] == location(small.id)
+    assert msgspec.to_builtins(first)["data"]["call_id"] == small.id
+    assert bytes(first.data["result"]) == table.calls.get(ADA, small.id)
+    assert second.data["result"] is None
+    assert second.data["call_id"] == large.id
+
+
+def test_results_are_kept_for_an_hour() -> None:
+    """The running call's hour begins with its end."""
+    table = Table()
+    running, ended = table.add(), table.add_done()
+    table.clock.time += AGE_MAX_S
+    assert table.has(ended)
+    table.clock.time += 1
+    assert not table.has(ended)
+    end(running, "late")
+    table.clock.time += AGE_MAX_S
+    assert table.has(running)
+
+
+def test_the_result_that_ended_first_makes_room() -> None:
+    """Architecture, laws: bounded, and a running call is never dropped."""
+    table = Table()
+    first = table.add()
+    others = [table.add_done() for _ in range(KEPT - 1)]
+    end(first, "last to end")
+    table.add_done()
+    assert not table.has(others[0])
+    assert table.has(first)
+    assert table.has(others[1])
+
+
+def test_when_all_kept_calls_run_another_is_refused() -> None:
+    """Contract, section 6: busy."""
+    table = Table()
+    for _ in range(KEPT):
+        table.add()
+    with pytest.raises(BusyError, match=str(KEPT)):
+        table.calls.make_room()
+
+
+def test_results_are_bounded_in_bytes_but_the_newest_stays() -> None:
+    """A board has little memory."""
+    table = Table()
+    running = table.add()
+    small = table.add_done("x")
+    large = table.add_done("y" * (BYTES_MAX // 2))
+    assert not table.has(small)
+    assert table.has(large)
+    assert table.has(running)
+    newest = table.add_done("z" * BYTES_MAX)
+    assert not table.has(large)
+    assert table.has(newest)
+
+
+# The API's description --------------------------------------------------------------------
+
+
+def _references(node: Any) -> list[str]:
+    if isinstance(node, dict):
+        own = [node["$ref"]] if isinstance(node.get("$ref"), str) else []
+        return own + [r for value in node.values() for r in _references(value)]
+    return [r for item in node for r in _references(item)] if isinstance(node, list) else []
+
+
+def test_the_description_is_complete_and_every_reference_resolves() -> None:
+    """OpenAPI 3.1.1, sections 4.8.9, 4.8.10 and 4.8.17."""
+    made = msgspec.json.decode(msgspec.json.encode(document(ROUTES, "1.2.3")))
+    assert made["info"]["version"] == "1.2.3"
+    for reference in _references(made):
+        node = made
+        for part in reference.removeprefix("#/").split("/"):
+            node = node[part]
+    seen: set[str] = set()
+    for path, operations in made["paths"].items():
+        for operation in operations.values():
+            assert operation["summary"].endswith(".")
+            assert operation["operationId"] not in seen
+            seen.add(operation["operationId"])
+            assert "default" in operation["responses"]
+            named = {p["name"] for p in operation.get("parameters", []) if p.get("in") == "path"}
+            assert named == {part[1:-1] for part in path.split("/") if part.startswith("{")}
+    assert made["paths"]["/healthz"]["get"]["security"] == []
+    assert [r for r in ROUTES if r.is_open] == [ROUTES[0]]
+    result = made["components"]["schemas"]["Result"]
+    assert set(result["properties"]) == {
+        "content",
+        "is_error",
+        "for_llm",
+        "for_user",
+        "silent",
+        "media",
+        "async",
+        "response_handled",
+        "structured",
+        "call_id",
+        "duration_ms",
+        "truncated",
+    }
