@@ -209,7 +209,11 @@ class Daemon:
         if self.config.http.listen or HTTP_UNIT_NAME in given:
             from edged.transports.http import HttpListener  # noqa: PLC0415  only where configured
 
-            self.control.tokens.ensure_first()
+            try:
+                self.control.tokens.ensure_first()
+            except StoreError as error:
+                # A full disk must not keep the daemon down; there are other doors.
+                log.error(f"no first HTTP token: {error}: free space and start again")
             self._http = HttpListener(self.control, self.config)
             await self._http.start(given.get(HTTP_UNIT_NAME, []))
         self.catalogue.start()

@@ -28,6 +28,7 @@ from edged.sandbox.limits import Backend
 from edged.sandbox.outcome import Outcome
 from edged.sandbox.profile import MIB
 from edged.sandbox.run import Instance, Job, Machine, OnUpdate
+from edged.sandbox.unconfined import Unconfined
 
 BUDGET_MAX = 256 * MIB
 FLOOR = 64 * MIB
@@ -115,6 +116,7 @@ class Pool:
         queue_max: int = 1024,
         idle_s: float = 600.0,
         available: Callable[[], int] = available_memory,
+        confined: bool = True,
     ) -> None:
         """A pool.
 
@@ -128,9 +130,11 @@ class Pool:
             queue_max: calls that may wait for one of these.
             idle_s: after which an unused spare is dropped.
             available: bytes of memory that can be used without swapping.
+            confined: false only for `sandbox: none`, typed by the operator.
         """
         cores = len(os.sched_getaffinity(0))
-        self._machine = Machine(backend, account, layout, cores)
+        self._machine = Machine(backend, account, layout, clock, cores)
+        self._instance = Instance if confined else Unconfined
         self._clock = clock
         self._warm_memory = warm_memory
         self._parallel = parallel or max(8, 4 * cores)
@@ -204,7 +208,7 @@ class Pool:
             use = self._note(job)
             instance = self._take(use)
             if instance is None:
-                instance = Instance(job, self._machine)
+                instance = self._instance(job, self._machine)
                 instance.start()
             self._serving.add(instance)
             return await _serve(instance, call_id, params, on_update, calls_handler)
@@ -358,7 +362,7 @@ class Pool:
 
     def _start_spare(self, use: _Use) -> None:
         try:
-            spare = Instance(use.job, self._machine)
+            spare = self._instance(use.job, self._machine)
             use.spare = spare
             spare.start()
         except SandboxSetupError:

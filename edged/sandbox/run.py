@@ -19,13 +19,13 @@ import signal
 import socket
 import stat
 import subprocess
-import time
 from collections.abc import Callable, Hashable
 from typing import Any, Literal
 
 import msgspec
 
 from edged import log
+from edged.clock import Clock
 from edged.errors import SandboxSetupError
 from edged.sandbox import bwrap, calls, limits, outcome, probe, proc, seccomp
 from edged.sandbox.account import Account
@@ -95,6 +95,7 @@ class Machine(msgspec.Struct, frozen=True):
     backend: Backend
     account: Account
     layout: Layout
+    clock: Clock
     cores: int
 
 
@@ -194,7 +195,7 @@ class Instance:
         self._killed = False
         self._shown_at = 0
         self._info = b""
-        self._pending = b""
+        self._pending = memoryview(b"")
         self._on_update: OnUpdate | None = None
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._fds: dict[str, int] = {}
@@ -214,7 +215,7 @@ class Instance:
         theirs: list[int] = []  # descriptors for bubblewrap, closed here after the spawn
         try:
             stdio = [self._pipe(name, theirs) for name in ("stdin", "stdout", "stderr")]
-            self._spawn(self._command(theirs), theirs, stdio)
+            self._launch(theirs, stdio)
         except BaseException:
             self._finish()
             raise
@@ -222,7 +223,7 @@ class Instance:
             for fd in theirs:
                 os.close(fd)
         self._fds["process"] = os.pidfd_open(self._process.pid)
-        self._read("info", self._on_info)
+        self._launched()
         self._read("stdout", self._on_stdout)
         self._read("stderr", self._on_stderr)
         self._read("process", self._on_exit)
@@ -238,15 +239,10 @@ class Instance:
             os.fchown(other, self._machine.account.uid, self._machine.account.gid)
         return other
 
-    def _command(self, theirs: list[int]) -> list[str]:
+    def _launch(self, theirs: list[int], stdio: list[int]) -> None:
+        """Spawn bubblewrap, whose first process waits for `_on_info`."""
         profile, machine = self.job.profile, self._machine
-        if self.job.calls:
-            self.calls, end = socket.socketpair()
-            self.calls.setblocking(False)
-            theirs.append(end.detach())
-            profile = msgspec.structs.replace(
-                profile, env=(*profile.env, ("EDGED_CALLS_FD", str(theirs[-1])))
-            )
+        profile = msgspec.structs.replace(profile, env=self._env(theirs))
         options = bwrap.arguments(profile, machine.layout, self._open_binds(theirs))
         args = _memory("args", b"".join(option.encode() + b"\0" for option in options), theirs)
         program = seccomp.build(
@@ -254,13 +250,28 @@ class Instance:
             unix=not profile.network,
             memfd=machine.backend.level != "watch",
         )
-        return bwrap.command(
+        command = bwrap.command(
             args,
             _memory("seccomp", program, theirs),
             self._pipe("info", theirs),
             self._pipe("block", theirs),
             self._inner(),
         )
+        self._spawn(command, theirs, stdio, {}, "/")
+
+    def _launched(self) -> None:
+        self._read("info", self._on_info)
+
+    def _env(self, theirs: list[int]) -> tuple[tuple[str, str], ...]:
+        """The tool's variables, with those of its calls descriptor."""
+        if not self.job.calls:
+            return self.job.profile.env
+        self.calls, end = socket.socketpair()
+        self.calls.setblocking(False)
+        theirs.append(end.detach())
+        lock = f"/tmp/.edged-calls-{self._nonce}"  # noqa: S108  as the tool sees it
+        own = (("EDGED_CALLS_FD", str(theirs[-1])), ("EDGED_CALLS_LOCK", lock))
+        return (*self.job.profile.env, *own)
 
     def _inner(self) -> list[str]:
         """The command inside: limits, host, entry, nonce."""
@@ -282,7 +293,14 @@ class Instance:
                     self._directories.append(os.dup(fd))
         return opened
 
-    def _spawn(self, command: list[str], passed: list[int], stdio: list[int]) -> None:
+    def _spawn(
+        self,
+        command: list[str],
+        passed: list[int],
+        stdio: list[int],
+        env: dict[str, str],
+        cwd: str,
+    ) -> None:
         account = self._machine.account
         if account.uid == 0:
             raise SandboxSetupError("tools never run as uid 0")
@@ -293,20 +311,22 @@ class Instance:
                 stdin=stdio[0],
                 stdout=stdio[1],
                 stderr=stdio[2],
-                cwd="/",
-                env={},
+                cwd=cwd,
+                env=env,
                 pass_fds=[fd for fd in passed if fd not in stdio],
                 start_new_session=True,
                 user=account.uid if root else None,
                 group=account.gid if root else None,
                 extra_groups=_device_groups(self.job.profile) if root else None,
             )
-        except FileNotFoundError:
+        except FileNotFoundError as error:
+            if error.filename != "bwrap":
+                raise SandboxSetupError(f"{error.filename} is missing") from error
             raise SandboxSetupError(
                 "bubblewrap is not installed: apt install bubblewrap"
             ) from None
         except OSError as error:
-            raise SandboxSetupError(f"bubblewrap cannot be started: {error}") from error
+            raise SandboxSetupError(f"{command[0]} cannot be started: {error}") from error
 
     # Callbacks of the descriptors
 
@@ -441,7 +461,8 @@ class Instance:
         self._settle()
 
     def _on_exit(self) -> None:
-        self._exit_code = self._process.wait()
+        code = self._process.wait()
+        self._exit_code = code if code >= 0 else _EXIT_SIGNAL - code
         self._exited.set_result(None)
         self._drop("process")
         self._kill("init")  # bubblewrap leaves at the tool's exit, its children may live on
@@ -532,7 +553,8 @@ class Instance:
         Raises:
             asyncio.CancelledError: the tool was told, and killed half a second later.
         """
-        started, warm = time.monotonic(), self.ready.done()
+        clock = self._machine.clock
+        started, warm = clock.monotonic(), self.ready.done()
         self._on_update = on_update
         try:
             self._feed(_control(self.job.language, call_id, params))
@@ -546,13 +568,14 @@ class Instance:
             raise
         finally:
             self._on_update = None
-        return self._outcome(time.monotonic() - started, warm=warm)
+        return self._outcome(clock.monotonic() - started, warm=warm)
 
     async def _ended(self) -> None:
         """Wait for the end; look at the limits that the kernel does not end a tree by."""
         bounds = self.job.profile.limits
         self._timers["wall"] = self._loop.call_later(bounds.wall_s, self.end, "timeout")
-        watch = DiskWatch(self._directories, bounds.disk_max, time.time(), self.processes)
+        now = self._machine.clock.now()
+        watch = DiskWatch(self._directories, bounds.disk_max, now, self.processes)
         while not self.over.done():
             await asyncio.wait([self.over], timeout=LOOK_S)
             if self.over.done():
@@ -574,21 +597,23 @@ class Instance:
     def _abort(self) -> None:
         """SIGUSR2 to the host, which aborts the tool's signal; SIGTERM to all of a shell."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
+            if not self.pid:
+                return
             if self.job.language == "bash":
-                os.killpg(self.pid or self._process.pid, signal.SIGTERM)
-            elif len(pids := self.processes()) > 1:
-                os.kill(pids[1], signal.SIGUSR2)
+                os.killpg(self.pid, signal.SIGTERM)
+            elif pids := self.processes():
+                os.kill(pids[0], signal.SIGUSR2)
 
     def processes(self) -> list[int]:
-        """The live processes: bubblewrap's first, the host, and what the tool started."""
-        return proc.tree(self.pid) if "init" in self._fds else []
+        """The live processes of the tool: the host, and what it started."""
+        return proc.tree(self.pid)[1:] if "init" in self._fds else []
 
     def _feed(self, data: bytes) -> None:
         """Write to descriptor 0 without waiting, to the end, and close it."""
         fd = self._fds.get("stdin")
         if fd is None:
             return
-        self._pending = data
+        self._pending = memoryview(data)
         self._on_writable()
         if self._pending:
             self._loop.add_writer(fd, self._on_writable)
@@ -600,7 +625,7 @@ class Instance:
         except BlockingIOError:
             return
         except BrokenPipeError:  # the tool does not read its input, or is dead
-            self._pending = b""
+            self._pending = self._pending[:0]
         if not self._pending:
             self._loop.remove_writer(fd)
             self._drop("stdin")

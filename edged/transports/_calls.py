@@ -116,7 +116,7 @@ class Calls:
                 "call_id": call.id,
                 "tool": call.name,
                 "location": location(call.id),
-                "result": msgspec.Raw(kept.data) if small else None,
+                "result": msgspec.json.decode(kept.data) if small else None,
             },
         )
 

@@ -82,6 +82,12 @@ def test_a_rule_names_its_field_and_what_to_write(kind, field, value, reason):
     assert str(caught.value).startswith(reason)
 
 
+@pytest.mark.parametrize("limits", [{"timeout": 1, "memory": "16M"}, {"timeout": "1h"}])
+def test_the_bounds_themselves_are_allowed(limits):
+    """Contract, section 10: `timeout` 1-3600."""
+    assert msgspec.to_builtins(msgspec.convert(limits, Defaults)).items() >= limits.items()
+
+
 @pytest.mark.parametrize("value", ["auto", 0, "0", "64M"])
 def test_warm_memory_is_auto_or_a_size(value):
     """Contract, section 11: `sandbox: {warm_memory: auto}`."""

@@ -348,6 +348,7 @@ def test_a_large_image_becomes_media():
         Image("aGk=", "image/png"),
         Audio("aGk=", "audio/wav"),
         Image("§" * 2000, "image/png"),
+        Image("!" * 2000, "image/png"),
         Image("A" * 1025, "image/png"),
         Resource({"uri": "a", "blob": "aGk="}),
         Resource({"uri": "a"}),
@@ -485,6 +486,10 @@ def test_a_secret_is_found_as_json_spells_it(secret):
 
 def test_a_secret_inside_a_longer_one_does_not_uncover_the_rest():
     assert mask("abcdefghij", ("abcdef", "abcdefghij")) == MASK
+
+
+def test_a_mask_does_not_spell_another_secret():
+    assert mask("xabcdefy", ("abcdef", "x[***]y")) == MASK
 
 
 def test_a_number_that_is_a_secret_is_masked():

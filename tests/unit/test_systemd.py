@@ -14,7 +14,7 @@ from edged import systemd
 
 @pytest.fixture
 def manager(tmp_path, monkeypatch):
-    """systemd's end of the notification socket."""
+    """The service manager's end of the notification socket."""
     path = str(tmp_path / "notify")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
         sock.bind(path)

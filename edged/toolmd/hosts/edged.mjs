@@ -11,7 +11,7 @@
 import fs from 'node:fs';
 import { promisify } from 'node:util';
 
-const LOCK = '/tmp/.edged-calls';
+const LOCK = process.env.EDGED_CALLS_LOCK;
 const read = promisify(fs.read);
 const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
 const waiting = new Map();

@@ -181,6 +181,11 @@ async function main() {
   send('r', result);
 }
 
+// Node 22 says that removing types is experimental, at every start.
+const { emitWarning } = process;
+process.emitWarning = (warning, ...rest) => {
+  if (!String(warning).startsWith('Type Stripping')) emitWarning.call(process, warning, ...rest);
+};
 Object.defineProperty(process, 'stdout', { get: () => process.stderr, configurable: true });
 process.on('uncaughtException', (error) => {
   fail(explain(error));

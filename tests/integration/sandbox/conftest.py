@@ -15,14 +15,15 @@ from typing import Any
 import pytest
 
 from edged.clock import SystemClock
+from edged.runner import HOSTS
 from edged.sandbox import bwrap, limits
 from edged.sandbox.account import Account
 from edged.sandbox.outcome import Outcome
 from edged.sandbox.pool import Pool, SpareInfo
 from edged.sandbox.profile import Bind, Limits, Profile
 from edged.sandbox.run import Job
-from edged.toolmd import host
 
+HOST = {"python": "host.py", "bash": "host.sh", "typescript": "host.mjs"}
 ENTRY = {"python": "index.py", "bash": "index.sh", "typescript": "index.ts"}
 ANY_UID = 23456
 """Stands for edged-tool where the tests run as root: no such user need exist."""
@@ -84,7 +85,8 @@ class Workshop:
         typescript = language == "typescript"
         profile = Profile(
             binds=(
-                *host.binds(node() if typescript else ""),
+                Bind(source=HOSTS, target="/edged"),
+                *((Bind(source=node(), target="/edged-node"),) if typescript else ()),
                 Bind(source=folder, target=inside),
                 Bind(source=self.data, target="/officer/data", write=True, anchor=self.folder),
             ),
@@ -93,7 +95,12 @@ class Workshop:
             network=network,
             limits=limits or Limits(wall_s=30, data_reserve=NODE_RESERVE if typescript else 0),
         )
-        argv = host.command(language, f"{inside}/{entry}", host.NODE_INSIDE if typescript else "")
+        runtime = {
+            "python": ("/usr/bin/python3", "-s", "-u"),
+            "bash": ("/bin/bash",),
+            "typescript": ("/edged-node",),
+        }[language]
+        argv = (*runtime, f"/edged/{HOST[language]}", f"{inside}/{entry}")
         return Job(
             key=("ada@example.org", name),
             name=name,
@@ -168,7 +175,7 @@ async def open_workshop(account: Account, **options: Any) -> AsyncIterator[Works
     folder = tempfile.mkdtemp(prefix="edged-test-", dir="/var/tmp")
     os.chmod(folder, 0o755)
     before = _open_descriptors()
-    backend = limits.detect()
+    backend = limits.detect(**({"root": "/nowhere"} if options.pop("watch", False) else {}))
     try:
         options.setdefault("clock", SystemClock())
         async with Pool(backend, account, bwrap.host_layout(), **options) as pool:

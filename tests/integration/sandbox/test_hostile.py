@@ -233,17 +233,25 @@ HOGS = {
 }
 
 
+@pytest.mark.parametrize("watch", [False, True], ids=["best", "watch"])
 @pytest.mark.parametrize("hog", HOGS)
-async def test_a_memory_hog_ends_with_the_limit_and_the_line(workshop, hog: str) -> None:
-    """Facts on sandboxes, 5; the limit of the tree is 200 MiB, the hogs ask for 1 GiB."""
+async def test_a_memory_hog_ends_with_the_limit_and_the_line(
+    make_workshop, hog: str, watch: bool
+) -> None:
+    """Facts on sandboxes, 5; the limit of the tree is 200 MiB, the hogs ask for 1 GiB.
+
+    What the watch cannot see is refused: memfd.
+    """
     source = f"import mmap, os, signal\ndef execute(c, p):\n  {HOGS[hog]}\n  return 'ESCAPED'"
-    outcome = await workshop.call(
-        "python",
-        source,
-        limits=Limits(memory_max=200 * MIB, data_reserve=0, file_size_max=2 << 30),
-    )
-    assert outcome.reason in ("memory", "failed")
-    assert "its limit is 200 MiB; `memory: 400M` in TOOL.md allows more" in text(outcome)
+    bounds = Limits(memory_max=200 * MIB, data_reserve=0, file_size_max=2 << 30)
+    async with make_workshop(warm_memory=0, watch=watch) as workshop:
+        outcome = await workshop.call("python", source, limits=bounds)
+        watched = workshop.pool._machine.backend.level == "watch"
+    if hog == "a memfd" and watched:
+        assert "Function not implemented" in text(outcome)
+    else:
+        assert outcome.reason in ("memory", "failed")
+        assert "its limit is 200 MiB; `memory: 400M` in TOOL.md allows more" in text(outcome)
 
 
 async def test_a_node_hog_ends_with_the_limit_and_the_line(workshop) -> None:

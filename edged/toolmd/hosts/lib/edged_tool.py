@@ -18,7 +18,7 @@ import json
 import os
 import time
 
-LOCK = "/tmp/.edged-calls"
+LOCK = os.environ.get("EDGED_CALLS_LOCK", "")
 
 
 class ToolError(Exception):
