@@ -52,10 +52,22 @@ class State(msgspec.Struct, frozen=True):
 class Session:
     """What one session has promoted, and where its turns stand.
 
-    A promotion to N lasts for the N turns after the one that promoted it.
+    A promotion to N lasts for the N turns after the one that promoted it. Until
+    the client says for the first time that a turn is over, rounds of calls stand
+    in for turns; from then on they count for nothing.
     """
 
-    __slots__ = ("_active", "_by_clock", "_clock", "_left", "_said", "_turned", "changed", "id")
+    __slots__ = (
+        "_active",
+        "_by_clock",
+        "_clock",
+        "_rounds",
+        "_said",
+        "_turned",
+        "_turns",
+        "changed",
+        "id",
+    )
 
     def __init__(self, session_id: str, clock: Clock, *, by_clock: bool) -> None:
         """A session without promotions.
@@ -69,35 +81,37 @@ class Session:
         self.changed: Callable[[], None] | None = None
         self._clock = clock
         self._by_clock = by_clock
-        self._left: dict[str, int] = {}
+        # Turns and rounds that each promoted name has left, the present one included.
+        self._turns: dict[str, int] = {}
+        self._rounds: dict[str, int] = {}
         self._active = 0
         self._said = False
         self._turned = clock.monotonic()
 
     def promote(self, names: Iterable[str], turns: int) -> None:
         """Make hidden tools callable for `turns` turns after this one; sets, not adds."""
-        self._catch_up()
-        if not self._left:
+        before = self.promoted()
+        if not self._turns:
             self._turned = self._clock.monotonic()
-        before = len(self._left)
         for name in names:
-            self._left[name] = turns + 1
-        if len(self._left) != before:
-            self._tell()
+            self._turns[name] = self._rounds[name] = turns + 1
+        self._tell(before)
 
     def promoted(self) -> frozenset[str]:
         """Names that are promoted right now."""
-        if not self._left:
+        if not self._turns:
             return frozenset()
-        self._catch_up()
-        return frozenset(self._left)
+        if self._by_clock:
+            self._catch_up()
+        return frozenset(self._turns if self._said or self._by_clock else self._rounds)
 
     def turn(self) -> None:
         """The client says that a turn is over."""
-        self._catch_up()
+        before = self.promoted()
         self._said = True
         self._turned = self._clock.monotonic()
-        self._end_turns(1)
+        self._turns = _after(self._turns, 1)
+        self._tell(before)
 
     def call_started(self) -> None:
         """A tool call of this session begins."""
@@ -106,27 +120,24 @@ class Session:
     def call_ended(self) -> None:
         """One ends; the last of an overlapping round ends the turn of a silent session."""
         self._active -= 1
-        if self._left and not self._active and not self._said and not self._by_clock:
-            self._end_turns(1)
+        if self._rounds and not self._active:
+            before = self.promoted()
+            self._rounds = _after(self._rounds, 1)
+            self._tell(before)
 
     def _catch_up(self) -> None:
-        if self._by_clock and self._left:
-            passed = int((self._clock.monotonic() - self._turned) // TURN_S)
-            if passed:
-                self._turned += passed * TURN_S
-                self._end_turns(passed)
+        passed = int((self._clock.monotonic() - self._turned) // TURN_S)
+        if passed:
+            self._turned += passed * TURN_S
+            self._turns = _after(self._turns, passed)
 
-    def _end_turns(self, count: int) -> None:
-        if not self._left:
-            return
-        before = len(self._left)
-        self._left = {n: left - count for n, left in self._left.items() if left > count}
-        if len(self._left) != before:
-            self._tell()
-
-    def _tell(self) -> None:
-        if self.changed is not None:
+    def _tell(self, before: frozenset[str]) -> None:
+        if self.changed is not None and self.promoted() != before:
             self.changed()
+
+
+def _after(left: dict[str, int], ended: int) -> dict[str, int]:
+    return {name: count - ended for name, count in left.items() if count > ended}
 
 
 class View:

@@ -254,8 +254,9 @@ class Runner:
         if runs.permissions.calls:
             handler = self._calls(runs.permissions.calls, ctx)
         shorter = ctx.timeout_s if ctx.timeout_s < runs.permissions.timeout_s else None
+        deadline = asyncio.timeout(shorter)
         try:
-            async with asyncio.timeout(shorter) as deadline:
+            async with deadline:
                 outcome = await self._pool.call(
                     job,
                     ctx.call_id,
@@ -302,10 +303,13 @@ class Runner:
         return call
 
     async def _job(self, entry: Entry, permissions: Permissions, ctx: Context) -> Job:
-        """What the pool runs; made anew when any file of the tool changed."""
+        """What the pool runs; made anew when any file of the tool changed.
+
+        So too when one of the user's directories was replaced: a spare has the old one.
+        """
         user = ctx.caller.user
         slot = (user, entry.directory)
-        mark = f"{entry.digest} {fingerprint(entry.directory)}"
+        mark = f"{entry.digest} {fingerprint(entry.directory)} {self._places(user)}"
         before = self._jobs.get(slot)
         if before is not None and before[0] == mark:
             return before[1]
@@ -321,8 +325,6 @@ class Runner:
     ) -> Job:
         found = entry.manifest
         assert found is not None  # noqa: S101  only whole tools are run
-        if user not in self._prepared:
-            self._prepare(user)
         if found.language == "typescript" and self._runtimes[found.language].argv == ("",):
             await self._find(found.language)
         runtime = self._runtimes[found.language]
@@ -403,14 +405,30 @@ class Runner:
                 env[name] = _text(settings.env[name])
         return tuple(sorted(env.items()))
 
-    def _prepare(self, user: str) -> None:
+    def _places(self, user: str) -> str:
+        """The inodes of a user's directories, which are made where they are missing.
+
+        Raises:
+            SandboxSetupError: something else is in the way.
+        """
+        base = os.path.join(self._data, user)
+        if user not in self._prepared:
+            self._prepare(base)
+            self._prepared.add(user)
+        try:
+            return _inodes(base)
+        except FileNotFoundError:
+            # Removed by hand while the daemon runs.
+            self._prepare(base)
+            return _inodes(base)
+
+    def _prepare(self, base: str) -> None:
         """Make a user's directories; tools' own when the daemon is root.
 
         Raises:
             SandboxSetupError: something else is in the way.
         """
         account = self._account
-        base = os.path.join(self._data, user)
         try:
             make_directory(base, 0o755)
             for name in (*WRITABLE, "tools"):
@@ -418,16 +436,18 @@ class Runner:
                 try:
                     os.mkdir(path, 0o700)
                 except FileExistsError:
-                    if not stat.S_ISDIR(os.lstat(path).st_mode):
+                    found = os.lstat(path)
+                    if not stat.S_ISDIR(found.st_mode):
                         reason = f"{path} is not a directory: move it away"
                         raise SandboxSetupError(reason) from None
-                    continue
+                    if found.st_uid != 0 or name == "tools":
+                        continue
+                    # Root made it by hand: tools must be able to write there all the same.
                 if os.geteuid() == 0 and account is not None:
-                    os.chown(path, account.uid, account.gid)
+                    os.chown(path, account.uid, account.gid, follow_symlinks=False)
                     os.chmod(path, 0o2775 if name == "tools" else 0o2770)
         except (OSError, StoreError) as error:
             raise SandboxSetupError(f"{base}: {error}: check its permissions") from None
-        self._prepared.add(user)
 
     def keep_only(self, user: str, directories: dict[str, str]) -> None:
         """Drop spares of tools that changed or went away."""
@@ -465,6 +485,11 @@ class Runner:
             self._pool = None
         if self._backend is not None:
             self._backend.close()
+
+
+def _inodes(base: str) -> str:
+    names = (*WRITABLE, "tools")
+    return ",".join(str(os.lstat(os.path.join(base, name)).st_ino) for name in names)
 
 
 def _text(value: Any) -> str:

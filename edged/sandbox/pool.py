@@ -288,12 +288,12 @@ class Pool:
         return use.score / math.exp2(halvings)
 
     def _take(self, use: _Use) -> Instance | None:
+        if use.spare is not None and use.spare.over.done():
+            self._drop_spare(use)  # it has died just now
         spare, use.spare = use.spare, None
-        if spare is None or spare.over.done():
-            self._cold_calls += 1
-            return None
-        self._warm_calls += spare.ready.done()
-        self._cold_calls += not spare.ready.done()
+        warm = spare is not None and spare.ready.done()
+        self._warm_calls += warm
+        self._cold_calls += not warm
         return spare
 
     # Spares

@@ -465,7 +465,6 @@ class Instance:
         self._exit_code = code if code >= 0 else _EXIT_SIGNAL - code
         self._exited.set_result(None)
         self._drop("process")
-        self._kill("init")  # bubblewrap leaves at the tool's exit, its children may live on
         self._timers["drain"] = self._loop.call_later(DRAIN_S, self._finish)
         self._settle()
 

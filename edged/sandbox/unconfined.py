@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from typing import override
 
 from edged.sandbox import bwrap, limits, proc
 from edged.sandbox.profile import Profile
@@ -43,18 +42,16 @@ def host_value(value: str, profile: Profile) -> str:
 class Unconfined(Instance):
     """Serves one call as a plain process group of the tools' account."""
 
-    @override
     def _launch(self, theirs: list[int], stdio: list[int]) -> None:
         profile = self.job.profile
         env = {"PATH": bwrap.PATH, "LANG": "C.UTF-8"}
         env |= {name: host_value(value, profile) for name, value in self._env(theirs)}
-        for fd in self._open_binds(theirs).values():
-            os.set_inheritable(fd, False)
-            theirs.remove(fd)
+        opened: list[int] = []
+        self._open_binds(opened)  # refuses links, and is watched for its growth
+        for fd in opened:
             os.close(fd)
         self._spawn(self._inner(), theirs, stdio, env, host_path(profile.cwd, profile))
 
-    @override
     def _inner(self) -> list[str]:
         profile = self.job.profile
         values = limits.rlimits(profile.limits, self._machine.cores, self._machine.backend.level)
@@ -63,20 +60,26 @@ class Unconfined(Instance):
         argv = [host_path(word, profile) for word in self.job.argv]
         return limits.ulimit_script(values, [*argv, self._nonce])
 
-    @override
     def _launched(self) -> None:
         self.pid = self._process.pid
         self._fds["init"] = os.pidfd_open(self.pid)
         self._read("init", self._on_dead)
         self.group.add(self.pid)
 
-    @override
     def processes(self) -> list[int]:
+        """The live processes: the host, and what it started."""
         return proc.tree(self.pid) if "init" in self._fds else []
 
-    @override
     def kill(self) -> None:
+        """SIGKILL the process group; what left it is killed by the control group, if any."""
         super().kill()
+        self._kill_group()
+
+    def _on_exit(self) -> None:
+        self._kill_group()
+        super()._on_exit()
+
+    def _kill_group(self) -> None:
         self.group.kill()
         if self.pid:
             with contextlib.suppress(ProcessLookupError, PermissionError):

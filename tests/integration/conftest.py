@@ -48,8 +48,13 @@ def processes():
                 yield int(pid), int(parent), head.partition("(")[2]
 
 
+def children():
+    """Children of this process, adopted ones too: pid and name."""
+    return {(pid, name) for pid, parent, name in processes() if parent == os.getpid()}
+
+
 def below(pid):
-    """All descendants of a process, by pid, with their names."""
+    """Names of all descendants of a process, by pid."""
     rows = list(processes())
     found = {}
     waiting = [pid]
@@ -109,6 +114,7 @@ class Daemon:
 
     def stop(self):
         """End it as systemd does; nothing of it may be left."""
+        started = below(self._process.pid)
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
         try:
@@ -118,6 +124,7 @@ class Daemon:
             self._process.wait()
             raise
         assert code == 0, self.stderr()
+        assert started.keys() & {pid for pid, _, _ in processes()} == set()
         assert not os.path.exists(self.socket)
         assert not os.path.exists(self.http_socket)
         assert list(groups(self._process.pid)) == []
@@ -219,7 +226,7 @@ def running(lay, config, **options):
     libc = ctypes.CDLL(None, use_errno=True)
     folder = tempfile.mkdtemp(prefix="edged-", dir="/var/tmp")
     os.chmod(folder, 0o755)
-    before = below(os.getpid())
+    before = children()
     # What outlives the daemon becomes a child of this process, and shows.
     assert libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
     daemon = Daemon(folder, config, **options)
@@ -228,7 +235,7 @@ def running(lay, config, **options):
         daemon.start()
         yield daemon
         daemon.stop()
-        assert below(os.getpid()).items() <= before.items()
+        until("no process is left", lambda: children() <= before)
     finally:
         daemon.kill()
         libc.prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)

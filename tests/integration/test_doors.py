@@ -32,6 +32,7 @@ users: {json.dumps({str(uid): entry for uid, entry in USERS.items()})}
 tools:
   echo: {{enabled: true}}
   switched_off: {{enabled: false}}
+sandbox: {{warm_memory: 0}}
 """
 
 # Each shows two updates and waits for a file between them, so that nothing can be
@@ -86,6 +87,15 @@ WHOSE = """def execute(tool_call_id, params):
         return file.read()
 """
 
+FILLER = """import itertools, os, time
+
+def execute(tool_call_id, params):
+    for number in itertools.count():
+        with open(f"/officer/user/files/{number}", "wb") as file:
+            os.posix_fallocate(file.fileno(), 0, 1 << 26)
+        time.sleep(0.01)
+"""
+
 WILD = {
     # Name: more of the front matter, language, source, and what the error must name.
     "hangs": (
@@ -121,11 +131,7 @@ WILD = {
     "fills_disk": (
         "",
         "python",
-        "import os, itertools, time\n\ndef execute(c, p):\n"
-        "    for number in itertools.count():\n"
-        "        with open(f'/officer/user/files/{number}', 'wb') as file:\n"
-        "            os.posix_fallocate(file.fileno(), 0, 1 << 26)\n"
-        "        time.sleep(0.01)\n",
+        FILLER,
         "stopped: it added more than 512 MiB to its directories, the limit of one call",
     ),
 }
@@ -225,8 +231,8 @@ def as_user(user):
     return {"user": uid, "group": uid, "extra_groups": [grp.getgrnam("edged").gr_gid]}
 
 
-def line_of(name, **arguments):
-    params = {"name": name, "arguments": arguments}
+def line_of(tool, /, **arguments):
+    params = {"name": tool, "arguments": arguments}
     return json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
 
 
@@ -377,15 +383,15 @@ def test_edged_call_streams(daemon, mine, language):
 
 def test_edged_mcp_in_a_pipe_answers_all(daemon):
     """Contract, section 2: it copies lines; the end of its input lets running calls end."""
-    hello = line_of("hello_typescript", name="Ada")
+    client = {"capabilities": {}, "clientInfo": {"name": "a", "version": "1"}}
     lines = [
-        '{"jsonrpc":"2.0","id":"i","method":"initialize","params":{"protocolVersion":"2025-11-25",'
-        '"capabilities":{},"clientInfo":{"name":"a","version":"1"}}}',
-        '{"jsonrpc":"2.0","method":"notifications/initialized"}',
-        hello,
-        '{"jsonrpc":"2.0","id":"l","method":"tools/list"}',
+        {"id": "i", "method": "initialize", "params": {"protocolVersion": "2025-11-25", **client}},
+        {"method": "notifications/initialized"},
+        json.loads(line_of("hello_typescript", name="Ada")),
+        {"id": "l", "method": "tools/list"},
     ]
-    out = said(daemon, "printf '%s\\n' " + " ".join(f"'{one}'" for one in lines) + " | edged mcp")
+    words = " ".join(f"'{json.dumps({'jsonrpc': '2.0', **one})}'" for one in lines)
+    out = said(daemon, f"printf '%s\\n' {words} | edged mcp")
     answers = {answer["id"]: answer["result"] for answer in map(json.loads, out.splitlines())}
     assert answers["i"]["protocolVersion"] == "2025-11-25"
     assert "hello" in {tool["name"] for tool in answers["l"]["tools"]}
@@ -501,15 +507,14 @@ def test_wild_tool_ends_by_its_limit_while_others_are_served(daemon, tokens, unt
     assert result["isError"]
     assert WILD[name][3] in "\n".join(block["text"] for block in result["content"])
     assert answered
-    idle = {"bwrap", "sh", "python3"}
-    until("its processes are gone", lambda: set(daemon.processes()) <= idle)
+    until("its processes are gone", lambda: daemon.processes() == [])
 
 
 def test_caller_may_shorten_the_time(daemon):
     """Contract, section 6, `timeout`: 200 with is_error."""
     status, result = daemon.http("/api/tools/hangs/call", {"timeout": 0.2})
     assert (status, result["is_error"]) == (200, True)
-    assert result["for_llm"] == "timed out after 0.2 s"
+    assert result["for_llm"].startswith("timed out after 0.2 s")
 
 
 def test_cancelled_call_gets_no_answer(daemon):

@@ -22,6 +22,41 @@ WHICH_NODE = {
     "  return `${process.execPath} ${process.version}`;\n}\n",
 }
 
+LOOKS_AROUND = {
+    "TOOL.md": """---
+name: looks_around
+description: Says what a tool of the specification's platform finds.
+version: 1
+language: python
+resources: [optical-character-recognition]
+env: [MY_DB_PATH, PI_SEARXNG_URL]
+inputs:
+  write:
+    type: string
+    description: A path to write to.
+    optional: true
+---
+""",
+    "index.py": """import json, os
+
+def execute(tool_call_id, params):
+    if "write" in params:
+        with open(params["write"], "w") as file:
+            file.write("written")
+    root = sorted(os.listdir("/officer") + os.listdir("/officer/user"))
+    return json.dumps({"env": dict(os.environ), "cwd": os.getcwd(), "root": root})
+""",
+    "bin/helper.sh": "echo help\n",
+}
+CONFIG = """
+resources:
+  searxng: {url: http://127.0.0.1:8888}
+  optical-character-recognition: {engine: tesseract}
+  apify: {token: never-shown}
+tools:
+  looks_around: {env: {MY_DB_PATH: /officer/data/other.db, NOT_DECLARED: x}}
+"""
+
 
 def example(start, end):
     """The two files of an example that stands between two lines of the document."""
@@ -60,12 +95,13 @@ def lay(daemon):
     daemon.lay("hello", HELLO)
     daemon.lay("my_db", MY_DB)
     daemon.lay("which_node", WHICH_NODE)
+    daemon.lay("looks_around", LOOKS_AROUND)
 
 
 @pytest.fixture(scope="module")
 def daemon(serving, tmp_path_factory):
     """Its PATH has no Node, so that TypeScript runs on the extra's."""
-    with serving(lay, PATH=str(tmp_path_factory.mktemp("bin"))) as running:
+    with serving(lay, CONFIG, PATH=str(tmp_path_factory.mktemp("bin"))) as running:
         yield running
 
 
@@ -200,6 +236,96 @@ def test_users_tool_overrides_the_global_one_of_its_name(daemon):
     assert rows[str(daemon.data / "local" / "tools" / "hello")]["status"] == "enabled"
     hidden = rows[str(daemon.data / "tools" / "hello")]
     assert (hidden["status"], hidden["reason_code"]) == ("blocked", "shadowed")
+
+
+def test_tool_finds_the_platforms_variables_and_no_other(daemon):
+    """Specification, "Available Environment Variables"; contract, section 10."""
+    found = json.loads(daemon.call("looks_around").for_llm)
+    expected = {
+        "HOME": "/officer/user/home",
+        "OFFICER_USER_HOME": "/officer/user/home",
+        "OFFICER_USER_ROOT": "/officer/user",
+        "PI_TOOLS_DIRS": "/officer/tools:/officer/user/tools",
+        "OFFICER_EMAIL_DB": "/officer/data/emails.db",
+        "OFFICER_RESOURCES": '{"optical-character-recognition":{"engine":"tesseract"}}',
+        "PI_SEARXNG_URL": "http://127.0.0.1:8888",
+        "MY_DB_PATH": "/officer/data/other.db",
+    }
+    # What the sandbox itself sets: no variable of the daemon leaks.
+    sandbox = {"PATH", "LANG", "TMPDIR", "PWD", "LC_CTYPE", "SHLVL", "_", "OLDPWD"}
+    assert expected.items() <= found["env"].items()
+    assert set(found["env"]) - set(expected) <= sandbox
+    assert found["cwd"] == "/officer/user/workspace"
+    assert found["root"] == sorted(
+        ["data", "tools", "user", "files", "home", "tools", "workspace"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("path", "kept"),
+    [
+        ("/officer/user/home/a", "home/a"),
+        ("/officer/user/workspace/a", "workspace/a"),
+        ("/workspace/b", "workspace/b"),
+        ("c", "workspace/c"),
+        ("/officer/user/files/a", "files/a"),
+        ("/officer/data/a", "data/a"),
+        ("/tmp/a", ""),
+        ("/dev/shm/a", ""),
+    ],
+)
+def test_tool_writes_where_the_platform_lets_it(daemon, path, kept):
+    """Specification, "Container Filesystem"; contract, section 10: each of them read-write."""
+    assert not daemon.call("looks_around", write=path).is_error
+    if kept:
+        assert (daemon.data / "local" / kept).read_text() == "written"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/officer/user/tools/looks_around/index.py",
+        "/officer/tools/hello/index.py",
+        "/officer/user/a",
+        "/officer/a",
+        "/etc/a",
+        "/usr/a",
+        "/a",
+    ],
+)
+def test_tool_writes_nowhere_else(daemon, path):
+    """Contract, section 10: tools and the user's directory itself are read-only."""
+    result = daemon.call("looks_around", write=path)
+    assert result.is_error
+    assert "OSError: [Errno 30] Read-only file system" in result.for_llm
+    assert "this tool can write only /officer/user/home, /officer/user/workspace" in result.for_llm
+
+
+def test_directory_that_was_taken_away_is_made_again(daemon, until):
+    """Contract, section 3: the user's directories; a prepared sandbox must not keep the old one."""
+    files = daemon.data / "local" / "files"
+    assert not daemon.call("looks_around", write="/officer/user/files/one").is_error
+    until("a spare is ready", lambda: _spare(daemon, "looks_around"))
+    shutil.rmtree(files)
+    assert not daemon.call("looks_around", write="/officer/user/files/two").is_error
+    assert os.listdir(files) == ["two"]
+    assert files.stat().st_uid == (daemon.data / "local" / "home").stat().st_uid
+
+
+def _spare(daemon, name):
+    spares = daemon.ask("edged/status")["warm"]["spares"]
+    return any(spare["name"] == name and spare["ready"] for spare in spares)
+
+
+def test_directory_that_root_made_by_hand_can_be_written(serving):
+    """Contract, section 10: the tools' account owns the users' directories."""
+
+    def prepared(daemon):
+        lay(daemon)
+        (daemon.data / "local" / "data").mkdir()
+
+    with serving(prepared) as daemon:
+        assert not daemon.call("looks_around", write="/officer/data/a").is_error
 
 
 def test_typescript_runs_on_the_extras_node_where_the_system_has_none(daemon):

@@ -243,7 +243,7 @@ async def door(tmp_path: Any) -> AsyncIterator[Door]:
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[asyncio.Runner, Door]]:
     """A door in a loop of its own, for tests that are no coroutines."""
     with asyncio.Runner() as runner:
-        timing = Timing(header_s=0.05, linger_s=0.01)
+        timing = Timing(header_s=1.0, linger_s=0.01)
         made = opened(tmp_path_factory.mktemp("door"), timing, rate=1e6, burst=1_000_000)
         door = runner.run(made.__aenter__())
         yield runner, door
@@ -911,6 +911,15 @@ async def test_last_event_id_resumes_and_tells_of_a_gap(door: Door) -> None:
             assert response.content_type == "text/event-stream"
 
 
+async def test_an_agent_resumes_with_its_own_events_only(door: Door) -> None:
+    """Contract, section 4: what is another user's stays so afterwards."""
+    door.events.publish("job.run", "bob@example.org", {})
+    door.events.publish("job.run", "ada@example.org", {})
+    async with door.client(door.agent, **{"Last-Event-ID": "0"}) as http:
+        async with http.get("/api/events") as response:
+            assert json.loads((await Sse(response).next())["data"])["user"] == "ada@example.org"
+
+
 async def test_a_slow_reader_of_events_gets_a_gap(door: Door) -> None:
     """Architecture, laws: every queue is bounded and says what happens when it is full."""
     base = door.events.last_id
@@ -1098,6 +1107,11 @@ async def test_slow_headers_end_the_connection(tmp_path: Any) -> None:
     async with opened(tmp_path, Timing(header_s=0.05)) as door:
         assert await door.raw(b"GET /healthz HTTP/1.1\r\nHost: ") == b""
         assert await door.raw(b"") == b""
+
+
+async def test_an_idle_connection_is_closed(tmp_path: Any) -> None:
+    """RFC 9112, section 9.5: the same time from the last answer on."""
+    async with opened(tmp_path, Timing(header_s=0.5)) as door:
         answer = await door.raw(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert answer.startswith(b"HTTP/1.1 200")
 
@@ -1129,7 +1143,7 @@ async def test_a_reader_that_takes_nothing_is_cut_off(tmp_path: Any) -> None:
 
 async def test_connections_over_the_limit_are_told_to_come_back(tmp_path: Any) -> None:
     """Contract, section 6 and `http.max_connections`."""
-    async with opened(tmp_path, max_connections=2) as door:
+    async with opened(tmp_path, Timing(linger_s=60), max_connections=2) as door:
         held = [await asyncio.open_connection("127.0.0.1", door.port) for _ in range(2)]
         for reader, writer in held:
             writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -1194,6 +1208,14 @@ async def test_a_fault_inside_is_logged_and_not_told(door: Door, capsys: Any) ->
         assert response.status == 500
         assert "secret detail" not in await response.text()
         assert (await problem(response))["code"] == "internal"
+        # An interim answer is no answer yet (RFC 9110, section 15.2).
+        body = b'{"enabled": true}'
+        headers = f"{JSON}Expect: 100-continue\r\nContent-Length: {len(body)}\r\n"
+        head = request(door, "/api/tools/hello/state", headers, body, "PUT")
+        answer = await door.raw(head.replace(door.owner.encode(), token.encode()))
+        interim, _, final = answer.partition(b"\r\n\r\n")
+        assert b" 100 " in interim
+        assert parsed(final)[0] == 500
     assert "secret detail of the inside" in capsys.readouterr().err
 
 
@@ -1280,9 +1302,11 @@ async def test_sockets_that_systemd_opened_are_served_and_not_bound_again(tmp_pa
         await door.listener.close_connections()
 
 
-async def test_a_closed_listener_takes_no_connection_and_serves_the_open_ones(door: Door) -> None:
-    """Architecture, laws: refuse new calls, then drain."""
-    async with asyncio.timeout(BOUND_S):
+async def test_a_closed_listener_takes_no_connection_and_serves_the_open_ones(
+    tmp_path: Any,
+) -> None:
+    """Architecture, laws: refuse new calls, then drain; an idle connection delays nothing."""
+    async with opened(tmp_path, Timing(linger_s=60)) as door, asyncio.timeout(BOUND_S):
         reader, writer = await asyncio.open_connection("127.0.0.1", door.port)
         ask = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
         writer.write(ask)

@@ -162,15 +162,14 @@ async def test_client_cancels_a_call_and_its_processes_end(daemon, connect, unti
     assert record["outcome"] == "cancelled"
 
 
-@ERAS
-async def test_client_that_leaves_ends_its_calls(daemon, connect, until, mode, version):
+async def test_client_that_leaves_ends_its_calls(daemon, connect, until):
     """Contract, section 5: a connection closed both ways cancels its calls."""
     started = asyncio.Event()
 
     async def progress(count, total, message):
         started.set()
 
-    async with connect(mode) as client:
+    async with connect("legacy") as client:
         call = asyncio.create_task(client.call_tool("hangs", progress_callback=progress))
         async with asyncio.timeout(BOUND_S):
             await started.wait()

@@ -182,6 +182,23 @@ def test_rounds_end_no_turns_once_they_are_said(clock):
     assert session.promoted() == {"a"}
 
 
+def test_the_first_said_turn_takes_the_place_of_the_rounds_before_it(clock):
+    """What was promoted in a turn lasts for the turns after it, however many calls it had."""
+    session = stream(clock)
+    for _ in range(3):
+        session.call_started()
+        session.promote(["a"], 1)
+        session.call_ended()
+    for _ in range(2):
+        session.call_started()
+        session.call_ended()
+    assert not session.promoted(), "nobody said so far that this is one turn"
+    session.turn()
+    assert session.promoted() == {"a"}
+    session.turn()
+    assert not session.promoted()
+
+
 def test_turns_of_an_identity_last_ten_minutes(clock):
     """Where the session is the identity, only said turns count, or ten minutes each."""
     session = Session("", clock, by_clock=True)

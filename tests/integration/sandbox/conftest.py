@@ -175,7 +175,7 @@ async def open_workshop(account: Account, **options: Any) -> AsyncIterator[Works
     folder = tempfile.mkdtemp(prefix="edged-test-", dir="/var/tmp")
     os.chmod(folder, 0o755)
     before = _open_descriptors()
-    backend = limits.detect(**({"root": "/nowhere"} if options.pop("watch", False) else {}))
+    backend = limits.detect(watch_only=options.pop("watch", False))
     try:
         options.setdefault("clock", SystemClock())
         async with Pool(backend, account, bwrap.host_layout(), **options) as pool:

@@ -8,10 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edged import __version__, results
+from edged.audit import Trail
+from edged.config import Config
+from edged.control import Catalogue, Control
+from edged.dispatch import Dispatcher
 from edged.errors import StoreError
-from edged.mcp.server import LEGACY, MODERN, mcp_result
-from edged.registry import PAGE
+from edged.events import Events
+from edged.identity import Caller
+from edged.mcp.server import LEGACY, MODERN, Connection, mcp_result
+from edged.registry import PAGE, Registry
 from edged.results import ResourceLink, Result, Text, Truncated
+from edged.services import Services
+from edged.testing.clock import FakeClock
 from edged.tool import READS, Context, Tool, tool
 
 META = "io.modelcontextprotocol/"
@@ -611,7 +619,13 @@ async def test_a_connection_that_is_gone_takes_its_calls_along(core, peer, gate)
     await settle()
     assert len(peer.sent) == sent
     assert peer.connection.pending == 0
+
+
+async def test_a_connection_that_did_nothing_can_be_closed(peer):
+    """And twice."""
     peer.connection.close()
+    peer.connection.close()
+    assert not peer.sent
 
 
 # What is malformed ------------------------------------------------------------------------
@@ -622,7 +636,7 @@ async def test_a_connection_that_is_gone_takes_its_calls_along(core, peer, gate)
     [
         (b"hello", -32700, None),
         (b"{", -32700, None),
-        (b"[" * 100_000, -32700, None),
+        (b"[" * 100_000, -32600, None),
         (b"[]", -32600, None),
         (b"3", -32600, None),
         (b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]', -32600, None),
@@ -632,7 +646,7 @@ async def test_a_connection_that_is_gone_takes_its_calls_along(core, peer, gate)
         (b'{"jsonrpc":"2.0","id":null,"method":"ping"}', -32600, None),
         (b'{"jsonrpc":"2.0","id":1.5,"method":"ping"}', -32600, None),
         (b'{"jsonrpc":"2.0","id":[1],"method":"ping"}', -32600, None),
-        (b'{"jsonrpc":"2.0","id":1,"method":5}', -32600, None),
+        (b'{"jsonrpc":"2.0","id":1,"method":5}', -32600, 1),
         (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":[]}', -32602, 1),
         (b'{"jsonrpc":"2.0","id":1,"method":"nothing"}', -32601, 1),
         (b'{"jsonrpc":"2.0","id":1,"method":"' + b"x" * 10_000 + b'"}', -32601, 1),
@@ -660,6 +674,14 @@ async def test_a_line_that_is_too_long_is_answered(peer):
     (error,) = peer.sent
     assert (error["id"], error["error"]["code"]) == (None, -32600)
     assert "16 MiB" in error["error"]["message"]
+
+
+async def test_nesting_without_end_is_malformed(peer):
+    """It ends neither the connection nor the daemon."""
+    deep = b"[" * 100_000 + b"]" * 100_000
+    peer.line(b'{"jsonrpc":"2.0","id":1,"method":"ping","params":%b}' % deep)
+    assert "error" in peer.sent[0]
+    assert (await peer.ask("ping"))["result"] == {}
 
 
 @pytest.mark.parametrize(
@@ -728,37 +750,22 @@ async def test_a_fault_of_edged_costs_one_request(core, peer, gate, capsys):
 ]), max_size=8))  # fmt: skip
 def test_no_order_of_lines_ends_a_connection(lines):
     """Facts, fault 36: malformed or out-of-order traffic."""
-    from edged.jsonrpc import parse  # noqa: F401  the wire is what is under test
-
     sent = []
-    connection = _bare_connection(sent.append)
+    clock = FakeClock()
+    trail = Trail("/nonexistent", clock, 1 << 20)
+    services = Services(Config(), clock, "", None, Events(clock), None, trail, None, None)
+    control = Control(
+        Dispatcher(Registry(), services, None),
+        Catalogue(lambda _: None, None, dict),
+        None,
+        spawn=None,
+        listeners=list,
+    )
+    connection = Connection(control, Caller("local", "owner", "", "unix"), sent.append)
     for line in lines:
         connection.receive(line)
     connection.receive(b'{"jsonrpc":"2.0","id":"last","method":"ping"}')
     assert msgspec.json.decode(sent[-1])["id"] == "last"
-
-
-def _bare_connection(send):
-    import tempfile
-
-    from edged.audit import Trail
-    from edged.clock import SystemClock
-    from edged.config import Config
-    from edged.control import Catalogue, Control
-    from edged.dispatch import Dispatcher
-    from edged.events import Events
-    from edged.identity import Caller
-    from edged.mcp.server import Connection
-    from edged.registry import Registry
-    from edged.services import Services
-
-    clock = SystemClock()
-    trail = Trail(tempfile.gettempdir(), clock, 1 << 20)
-    services = Services(Config(), clock, "", None, Events(clock), None, trail, None, None)
-    dispatcher = Dispatcher(Registry(), services, None)
-    catalogue = Catalogue(lambda _: None, None, dict)
-    control = Control(dispatcher, catalogue, None, spawn=None, listeners=list)
-    return Connection(control, Caller("local", "owner", "", "unix"), send)
 
 
 # edged's own methods ----------------------------------------------------------------------

@@ -14,6 +14,7 @@ from edged.errors import BusyError, ConfigError, NotFoundError, RateLimitedError
 from edged.events import Events
 from edged.identity import Caller
 from edged.results import complete, text
+from edged.testing.clock import FakeClock
 from edged.transports._calls import AGE_MAX_S, BYTES_MAX, EVENT_MAX, KEPT, Calls, location
 from edged.transports._limits import KEYS, Rates
 from edged.transports._openapi import document
@@ -23,19 +24,6 @@ from edged.transports.http import Address, parse
 ADA = Caller("ada@example.org", "agent", "", "http")
 BOB = Caller("bob@example.org", "agent", "", "http")
 OWNER = Caller("local", "owner", "", "http")
-
-
-class ManualClock:
-    """Time that the test moves."""
-
-    def __init__(self) -> None:
-        self.time = 1_000.0
-
-    def monotonic(self) -> float:
-        return self.time
-
-    def now(self) -> float:
-        return self.time
 
 
 # Addresses --------------------------------------------------------------------------------
@@ -112,7 +100,7 @@ def test_loopback_and_paths_are_private(written: str, private: bool) -> None:
 
 def test_a_burst_is_taken_at_once_and_the_rate_after_it() -> None:
     """A token bucket: `burst` deep, `rate` a second."""
-    clock = ManualClock()
+    clock = FakeClock()
     rates = Rates(2.0, 3, clock.monotonic)
     for _ in range(3):
         rates.take("a")
@@ -120,7 +108,7 @@ def test_a_burst_is_taken_at_once_and_the_rate_after_it() -> None:
         rates.take("a")
     assert refused.value.retry_after_s == pytest.approx(0.5)
     rates.take("b")
-    clock.time += 0.5
+    clock.advance(0.5)
     rates.take("a")
     with pytest.raises(RateLimitedError):
         rates.take("a")
@@ -128,10 +116,10 @@ def test_a_burst_is_taken_at_once_and_the_rate_after_it() -> None:
 
 def test_a_bucket_never_holds_more_than_its_burst() -> None:
     """Silence is not saved up."""
-    clock = ManualClock()
+    clock = FakeClock()
     rates = Rates(100.0, 2, clock.monotonic)
     rates.take("a")
-    clock.time += 3_600
+    clock.advance(3_600)
     rates.take("a")
     rates.take("a")
     with pytest.raises(RateLimitedError):
@@ -140,7 +128,7 @@ def test_a_bucket_never_holds_more_than_its_burst() -> None:
 
 def test_so_many_callers_are_remembered_and_no_more() -> None:
     """Architecture, laws: every buffer is bounded; the longest silent is forgotten."""
-    rates = Rates(0.001, 1, ManualClock().monotonic)
+    rates = Rates(0.001, 1, FakeClock().monotonic)
     for number in range(KEYS):
         rates.take(str(number))
     with pytest.raises(RateLimitedError):
@@ -158,7 +146,7 @@ class Table:
     """A table of calls, its clock and its events."""
 
     def __init__(self) -> None:
-        self.clock = ManualClock()
+        self.clock = FakeClock()
         self.events = Events(self.clock)
         self.calls = Calls(self.clock, self.events)
         self._count = 0
@@ -230,12 +218,12 @@ def test_results_are_kept_for_an_hour() -> None:
     """The running call's hour begins with its end."""
     table = Table()
     running, ended = table.add(), table.add_done()
-    table.clock.time += AGE_MAX_S
+    table.clock.advance(AGE_MAX_S)
     assert table.has(ended)
-    table.clock.time += 1
+    table.clock.advance(1)
     assert not table.has(ended)
     end(running, "late")
-    table.clock.time += AGE_MAX_S
+    table.clock.advance(AGE_MAX_S)
     assert table.has(running)
 
 
