@@ -103,7 +103,9 @@ class Catalogue:
         self._save_cache()
 
     async def close(self) -> None:
-        """End every sandbox."""
+        """End every sandbox, and wait for what a thread still writes."""
+        if self._ready is not None:
+            await asyncio.wait([self._ready])
         await self.runner.close()
         self._save_cache()
 

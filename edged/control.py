@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import binascii
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any
 
 import msgspec
@@ -76,13 +76,26 @@ class Control:
         *,
         spawn: Callable[[Coroutine[Any, Any, None]], object],
         listeners: Callable[[], list[str]],
+        authenticate: Callable[[Mapping[str, str]], Caller | None] | None = None,
     ) -> None:
+        """The daemon as its doors see it.
+
+        Args:
+            dispatcher: runs tools.
+            catalogue: keeps TOOL.md tools fresh.
+            tokens: of HTTP callers.
+            spawn: starts a task of the daemon's group.
+            listeners: where the daemon listens.
+            authenticate: who sent these HTTP headers, in place of tokens; only
+                `edged.testing` gives one.
+        """
         self.dispatcher = dispatcher
         self.registry: Registry = dispatcher.registry
         self.services: Services = dispatcher.services
         self.catalogue = catalogue
         self.tokens = tokens
         self.spawn = spawn
+        self.authenticate = authenticate
         self._listeners = listeners
         self._sessions: dict[tuple[str, str], Session] = {}
         self._started = self.services.clock.monotonic()

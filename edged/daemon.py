@@ -10,7 +10,7 @@ import asyncio
 import fcntl
 import os
 import signal
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
 from typing import Any, Self
 
@@ -22,12 +22,13 @@ from edged.board import Board, sim_board
 from edged.catalogue import Catalogue
 from edged.clock import Clock, SystemClock
 from edged.config import Config, MediaSettings, seconds, size
-from edged.control import Control
+from edged.control import Control, Description
 from edged.dispatch import Dispatcher
 from edged.errors import ConfigError, StoreError
 from edged.events import Events
+from edged.identity import Caller
 from edged.media import Bounds, Media
-from edged.registry import Registry
+from edged.registry import Registry, Session
 from edged.services import Services
 from edged.settings import Loaded
 from edged.store import Store, make_directory
@@ -89,12 +90,28 @@ class Daemon:
     """All parts, wired; `async with` starts and stops them. Loop thread only."""
 
     def __init__(
-        self, loaded: Loaded, data: str, *, sim: bool = False, clock: Clock | None = None
+        self,
+        loaded: Loaded,
+        data: str,
+        *,
+        sim: bool = False,
+        clock: Clock | None = None,
+        authenticate: Callable[[Mapping[str, str]], Caller | None] | None = None,
     ) -> None:
+        """A daemon, not started.
+
+        Args:
+            loaded: its configuration.
+            data: its directory.
+            sim: the simulated board in place of the real one.
+            clock: its time.
+            authenticate: see `edged.testing`.
+        """
         self.config: Config = loaded.config
         self.data = data
         self._loaded = loaded
         self._sim = sim
+        self._authenticate = authenticate
         self._clock: Clock = clock or SystemClock()
         self._stack = AsyncExitStack()
         self._tasks = asyncio.TaskGroup()
@@ -135,8 +152,7 @@ class Daemon:
             Media(self.data, clock, _bounds(config.media)),
             trail,
             board,
-            # The control comes later, and needs these services.
-            lambda *call: self.control.describe(*call),
+            self._describe,
         )
         self.registry = Registry(state.load("tool-switches", dict[str, bool], {}))
         self._register()
@@ -152,6 +168,7 @@ class Daemon:
             tokens,
             spawn=self.spawn,
             listeners=self.addresses,
+            authenticate=self._authenticate,
         )
         self.registry.on_change.append(
             lambda: self.services.events.publish(
@@ -239,6 +256,10 @@ class Daemon:
         interval = systemd.watchdog_s()
         if interval:
             self._watchdog = self.spawn(_feed_watchdog(interval))
+
+    def _describe(self, caller: Caller, name: str, session: Session | None) -> Description:
+        # The control comes after the services that it needs.
+        return self.control.describe(caller, name, session)
 
     def _register(self) -> None:
         names = [*SUBJECTS]

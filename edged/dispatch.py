@@ -272,6 +272,8 @@ class Dispatcher:
 
     def _ended(self, call: Call, outcome: Result | Awaitable[Result]) -> None:
         """The task is over; of one that was cancelled before it began, nothing ran at all."""
+        # A cancelled task's exception holds its frame, and that the call: no cycle is left.
+        call.task = None
         if call.outcome is None:
             call.cancelled = True
             if isinstance(outcome, Coroutine):
@@ -339,7 +341,8 @@ class Dispatcher:
         now = services.clock.now()
         if duration is None:
             duration = round((services.clock.monotonic() - call.started) * 1000, 3)
-        detail = _absent(detail, call.masked)[:DETAIL_MAX]
+        if detail:
+            detail = _absent(detail, call.masked)[:DETAIL_MAX]
         raw: bytes | None = call.raw
         kept: Any = None
         if tool is None or code == InvalidArgumentsError.code:
@@ -395,7 +398,9 @@ def _absent(text: str, secrets: tuple[str, ...]) -> str:
 
 def _sendable(result: Result) -> Result:
     """The completed result, or a failure: doors never meet what is no JSON."""
-    if result.for_user is None and all(type(b) is Text for b in result.content):
+    content = result.content
+    if len(content) == 1 and type(content[0]) is Text and result.for_user is None:
+        # The usual one; `complete` made sure of it.
         return result
     try:
         _encode(result)

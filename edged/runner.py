@@ -36,14 +36,17 @@ from edged.toolmd.manifest import Manifest
 Spawn = Callable[[Coroutine[Any, Any, None]], object]
 
 HOSTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "toolmd", "hosts")
+OUTPUT_LOGGED = 500
+"""Characters of a tool's own output in the log."""
+
 WRITABLE = ("home", "workspace", "files", "data")
 COPIES = "runtimes"
 """Below the data directory, for what the tools' account cannot reach where it lies."""
 
 _HOST = {"python": "host.py", "bash": "host.sh", "typescript": "host.mjs"}
 _PYTHON_OPTIONS = ("-s", "-u")
-_RESERVE = {"typescript": Limits().data_reserve}
-"""Only Node maps memory that it does not use (see `Limits.data_reserve`)."""
+NODE_RESERVE = 2 << 30
+"""Bytes that Node and its workers map and do not use (see `Limits.data_reserve`)."""
 
 
 class Runs(msgspec.Struct, frozen=True):
@@ -182,6 +185,7 @@ class Runner:
                     parallel=self._settings.parallel,
                     queue_max=self._settings.queue,
                     idle_s=seconds(self._settings.idle),
+                    confined=not self._off,
                 )
                 await self._pool.__aenter__()
         except SandboxSetupError as error:
@@ -190,7 +194,8 @@ class Runner:
         for warning in capability.warnings:
             log.warning(warning)
         if not capability.ok and not self._off:
-            log.error(f"no sandbox: {capability.error}: {capability.remedy}")
+            remedy = f": {capability.remedy}" if capability.remedy else ""
+            log.error(f"no sandbox: {capability.error}{remedy}")
         self._rebuild()
         ready.set_result(None)
         self._ready = None
@@ -270,7 +275,16 @@ class Runner:
                 raise
             reason = f"timed out after {ctx.timeout_s:g} s, as its caller asked"
             raise CallTimeoutError(reason) from None
+        self._log_output(entry, outcome)
         return self._result(outcome)
+
+    def _log_output(self, entry: Entry, outcome: Outcome) -> None:
+        """What a tool printed is for its maker; never where it may hold a secret input."""
+        written = (outcome.stdout + outcome.stderr).strip()
+        found = entry.manifest
+        if written and found is not None and not any(i.sensitive for i in found.inputs):
+            text = results.mask(written[-OUTPUT_LOGGED:], self._loaded.secrets)
+            log.info(f"tool {found.name} printed: {text}")
 
     def _result(self, outcome: Outcome) -> Result:
         value = outcome.result
@@ -380,9 +394,14 @@ class Runner:
             limits=Limits(
                 wall_s=permissions.timeout_s,
                 memory_max=permissions.memory_max,
-                data_reserve=_RESERVE.get(found.language, 0),
+                data_reserve=self._reserve(found.language),
             ),
         )
+
+    def _reserve(self, language: str) -> int:
+        """A tool in another language may start Node; where groups hold, that is no matter."""
+        grouped = self._backend is not None and self._backend.level != "watch"
+        return NODE_RESERVE if grouped or language == "typescript" else 0
 
     def _env(self, permissions: Permissions, found: Manifest) -> tuple[tuple[str, str], ...]:
         resources = self._loaded.config.resources
@@ -480,6 +499,8 @@ class Runner:
 
     async def close(self) -> None:
         """End every sandbox."""
+        if self._ready is not None:
+            await asyncio.wait([self._ready])
         if self._pool is not None:
             await self._pool.__aexit__(None, None, None)
             self._pool = None

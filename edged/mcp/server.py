@@ -27,7 +27,7 @@ from edged.errors import (
 from edged.events import Event, visible
 from edged.identity import Caller, Role
 from edged.registry import Session
-from edged.results import Block, Result, complete, failure, joined
+from edged.results import Block, Result, Text, complete, failure, joined
 
 LEGACY = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 MODERN = "2026-07-28"
@@ -235,11 +235,8 @@ class Connection:
         """Do what answers a request; what goes wrong costs that request alone."""
         try:
             act()
-        except (EdgedError, msgspec.DecodeError) as error:
-            self._refuse(raw_id, error)
         except Exception as error:  # noqa: BLE001  a fault of edged ends no connection
-            log.error(f"request failed: {type(error).__name__}: {error}")
-            self._fail(raw_id, jsonrpc.INTERNAL_ERROR, "internal error: see edged's log")
+            self._refuse(raw_id, error)
 
     def _refuse(self, raw_id: bytes, error: Exception) -> None:
         if isinstance(error, _UnsupportedVersionError):
@@ -249,8 +246,11 @@ class Connection:
         elif isinstance(error, EdgedError):
             data = {"code": error.code, "retryable": error.retryable}
             self._fail(raw_id, WIRE[error.code].jsonrpc, str(error), data)
-        else:
+        elif isinstance(error, msgspec.DecodeError):
             self._fail(raw_id, jsonrpc.INVALID_PARAMS, f"params: {error}")
+        else:
+            log.error(f"request failed: {type(error).__name__}: {error}")
+            self._fail(raw_id, jsonrpc.INTERNAL_ERROR, "internal error: see edged's log")
 
     def _fail(self, raw_id: bytes, code: int, text: str, data: Any = None) -> None:
         self._send(jsonrpc.error(raw_id, code, text, data))
@@ -347,19 +347,19 @@ class Connection:
         self._answer(request, value, listing=True)
 
     def _tools_call(self, raw_id: bytes, raw: bytes) -> None:
-        if self._is_open(raw_id):
-            self._refuse(raw_id, _InUseError(raw_id))
-        else:
-            self._attempt(raw_id, lambda: self._call(raw_id, raw))
-
-    def _call(self, raw_id: bytes, raw: bytes) -> None:
-        params = _call_params(raw)
-        modern = _is_modern(params.meta)
-        if params.name in self._control.registry.view(self._caller.user).tools:
-            self._start(raw_id, params, modern)
-        else:
-            # Perhaps the tool is new: look again before it is unknown.
-            self._when_fresh(raw_id, lambda: self._start(raw_id, params, modern))
+        # The hot path: as `_handle` and `_attempt`, without their closures.
+        try:
+            if self._is_open(raw_id):
+                raise _InUseError(raw_id)
+            params = _call_params(raw)
+            modern = _is_modern(params.meta)
+            if params.name in self._control.registry.view(self._caller.user).tools:
+                self._start(raw_id, params, modern)
+            else:
+                # Perhaps the tool is new: look again before it is unknown.
+                self._when_fresh(raw_id, lambda: self._start(raw_id, params, modern))
+        except Exception as error:  # noqa: BLE001  a fault of edged ends no connection
+            self._refuse(raw_id, error)
 
     def _start(self, raw_id: bytes, params: _CallParams, modern: bool) -> None:
         meta = params.meta
@@ -628,6 +628,17 @@ def _page(cursor: str | None) -> int:
     return int(number)
 
 
+_RARE = (
+    ("edged/for_user", "for_user"),
+    ("edged/silent", "silent"),
+    ("edged/media", "media"),
+    ("edged/async", "async_"),
+    ("edged/response_handled", "response_handled"),
+    ("edged/truncated", "truncated"),
+)
+"""Keys of a result's `_meta` that are there only where they say something."""
+
+
 def mcp_result(result: Result, modern: bool) -> bytes:
     """A result as MCP has it: the rest under `_meta` with the prefix `edged/`.
 
@@ -637,21 +648,17 @@ def mcp_result(result: Result, modern: bool) -> bytes:
         "edged/call_id": result.call_id,
         "edged/duration_ms": result.duration_ms,
     }
-    if result.for_llm != joined(result.content):
+    content = result.content
+    only = content[0]
+    text = only.text if len(content) == 1 and type(only) is Text else joined(content)
+    if result.for_llm != text:
         meta["edged/for_llm"] = result.for_llm
-    for key, value in (
-        ("for_user", result.for_user),
-        ("silent", result.silent),
-        ("media", result.media),
-        ("async", result.async_),
-        ("response_handled", result.response_handled),
-        ("truncated", result.truncated),
-    ):
-        if value:
-            meta[f"edged/{key}"] = value
+    for key, field in _RARE:
+        if value := getattr(result, field):
+            meta[key] = value
     if result.sandbox is not msgspec.UNSET:
         meta["edged/sandbox"] = result.sandbox
-    body: dict[str, Any] = {"content": result.content, "isError": result.is_error}
+    body: dict[str, Any] = {"content": content, "isError": result.is_error}
     if result.structured is not None and not result.is_error:
         structured = result.structured
         body["structuredContent"] = (

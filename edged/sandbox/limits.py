@@ -745,7 +745,6 @@ def rlimits(
 
 _ULIMIT = {
     "core": ("c", 512),
-    "cpu": ("t", 1),
     "data": ("d", 1024),
     "fsize": ("f", 512),
     "memlock": ("l", 1024),
@@ -766,6 +765,8 @@ def ulimit_script(values: Mapping[str, int], argv: Sequence[str]) -> list[str]:
     """
     steps = ["set -e"]
     steps += [f"ulimit -{o} {values[name] // unit}" for name, (o, unit) in _ULIMIT.items()]
+    # A hard limit of its own, so that the end is SIGXCPU and not SIGKILL (setrlimit(2)).
+    steps += ["ulimit -t {}; ulimit -S -t {}".format(values["cpu"] + 1, values["cpu"])]
     # dash calls it -p; bash, whose -p is another limit, and busybox call it -u.
     steps.append("ulimit -p {0} 2>/dev/null || ulimit -u {0}".format(values["nproc"]))
     steps.append('exec "$@"')

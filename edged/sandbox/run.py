@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import math
 import os
 import signal
 import socket
@@ -631,7 +630,7 @@ class Instance:
 
     def _outcome(self, duration_s: float, *, warm: bool) -> Outcome:
         self._drain()
-        self._classify(duration_s)
+        self._classify()
         shell = self.job.language == "bash"
         reason, number = self._reason or "exit", self._signal()
         bounds = self.job.profile.limits
@@ -676,12 +675,7 @@ class Instance:
             return 0
         return code - _EXIT_SIGNAL
 
-    def _cpu_used(self, duration_s: float) -> bool:
-        """Whether so long a call can have met its limit of CPU time."""
-        cores = self._machine.cores
-        return duration_s * cores >= (self.job.profile.limits.cpu_s or math.inf)
-
-    def _classify(self, duration_s: float) -> None:
+    def _classify(self) -> None:
         """Find out why a call without an answer ended."""
         if self._reason is not None:
             return
@@ -690,7 +684,7 @@ class Instance:
             self._reason = "sandbox-failed"
         elif self.group.memory_exceeded():
             self._reason = "memory"
-        elif number in {signal.SIGXCPU, signal.SIGKILL} and self._cpu_used(duration_s):
+        elif number == signal.SIGXCPU:
             self._reason = "cpu"
         elif number:
             self._reason = "crashed"

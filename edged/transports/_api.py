@@ -405,6 +405,14 @@ class Api:
                 caller, session=session, channel=channel, chat_id=chat_id
             )
             return caller, caller.peer
+        if self.control.authenticate is not None:
+            known = self.control.authenticate(raw.headers)
+            if known is None:
+                raise UnauthenticatedError("the program that runs edged does not know you")
+            known = msgspec.structs.replace(
+                known, session=session, channel=channel, chat_id=chat_id
+            )
+            return known, known.peer
         scheme, _, secret = raw.headers.get("Authorization", "").partition(" ")
         token = self.control.tokens.find(secret.strip()) if scheme.lower() == "bearer" else None
         if token is None:

@@ -231,6 +231,7 @@ async def opened(
     async with asyncio.timeout(BOUND_S):
         while asyncio.all_tasks() - before - {asyncio.current_task()}:
             await asyncio.sleep(0)
+    assert not door.events._listeners
 
 
 @pytest.fixture

@@ -221,6 +221,7 @@ def test_a_said_turn_of_an_identity_begins_ten_minutes_anew(clock):
     clock.advance(TURN_S - 1)
     assert session.promoted() == {"a"}
     session.turn()
+    assert session.promoted() == {"a"}
     clock.advance(TURN_S)
     assert not session.promoted()
 

@@ -718,8 +718,9 @@ def test_script_sets_every_limit_in_units_of_the_shell() -> None:
     """POSIX ulimit: -f in 512 bytes; dash(1), bash(1) POSIX mode: -c too, -d and -l in 1024."""
     values = rlimits(Limits(memory_max=64 * MIB, data_reserve=0), 1, "watch", {})
     script = (
-        "set -e; ulimit -c 0; ulimit -t 60; ulimit -d 65536; ulimit -f 524288; ulimit -l 64;"
-        ' ulimit -n 512; ulimit -p 64 2>/dev/null || ulimit -u 64; exec "$@"'
+        "set -e; ulimit -c 0; ulimit -d 65536; ulimit -f 524288; ulimit -l 64;"
+        " ulimit -n 512; ulimit -t 61; ulimit -S -t 60;"
+        ' ulimit -p 64 2>/dev/null || ulimit -u 64; exec "$@"'
     )
     assert ulimit_script(values, ["python3", "a b"]) == [
         "/bin/sh",
