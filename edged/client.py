@@ -55,7 +55,6 @@ class Client(Protocol):
         *,
         on_update: Update | None = None,
         timeout_s: float | None = None,
-        session: str = "",
     ) -> Result:
         """Call a tool and wait for its end; an interrupt cancels it there.
 
@@ -64,7 +63,6 @@ class Client(Protocol):
             arguments: anything that encodes to a JSON object, or `msgspec.Raw`.
             on_update: gets each update; each replaces the one before.
             timeout_s: shortens the tool's own.
-            session: scope of promotions; empty is the caller's identity.
 
         Raises:
             EdgedError: as `request`; a tool's own failure is a result.
@@ -179,7 +177,6 @@ class SocketClient:
         *,
         on_update: Update | None = None,
         timeout_s: float | None = None,
-        session: str = "",
     ) -> Result:
         """Call a tool; see `Client.call`."""
         meta: dict[str, Any] = {}
@@ -187,8 +184,6 @@ class SocketClient:
             meta["progressToken"] = 1
         if timeout_s is not None:
             meta["edged/timeout"] = timeout_s
-        if session:
-            meta["edged/session"] = session
         params = {"name": name, "arguments": arguments, "_meta": meta}
 
         def notified(method: str, raw: msgspec.Raw) -> None:

@@ -384,7 +384,10 @@ class Dispatcher:
 
 def _kept(tool: Tool, raw: bytes, secrets: tuple[str, ...]) -> Any:
     """The arguments as the trail has them."""
-    return bounded(results.mask(arguments.without_sensitive(tool, raw), secrets))
+    value = arguments.without_sensitive(tool, raw)
+    if secrets:
+        value = results.mask(value, secrets)
+    return value if len(raw) <= ARGUMENTS_MAX else bounded(value)
 
 
 def _absent(text: str, secrets: tuple[str, ...]) -> str:

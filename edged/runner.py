@@ -273,7 +273,7 @@ class Runner:
         except TimeoutError:
             if not deadline.expired():
                 raise
-            reason = f"timed out after {ctx.timeout_s:g} s, as its caller asked"
+            reason = f"timed out after {ctx.timeout_s:g} s"
             raise CallTimeoutError(reason) from None
         self._log_output(entry, outcome)
         return self._result(outcome)

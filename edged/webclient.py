@@ -93,15 +93,12 @@ class WebClient:
         *,
         on_update: Update | None = None,
         timeout_s: float | None = None,
-        session: str = "",
     ) -> Result:
         """Call a tool; a closed connection cancels it."""
         body = {"arguments": arguments}
         if timeout_s is not None:
             body["timeout"] = timeout_s
         headers = {"Accept": _EVENTS if on_update is not None else _JSON}
-        if session:
-            headers["Edged-Session"] = session
         path = f"/api/tools/{_segment(name)}/call"
         with self._open(
             "POST", path, msgspec.json.encode(body), headers, answer_s=None

@@ -29,7 +29,6 @@ def options(parser: Parser) -> None:
     )
     parser.add_argument("--stream", action="store_true", help="show updates while it runs")
     parser.add_argument("--timeout", metavar="S", type=positive, help="seconds it may take")
-    parser.add_argument("--session", metavar="ID", default="", help="scope of promoted tools")
     parser.add_argument("--output", metavar="DIR", help="where to save images and long outputs")
     parser.add_argument("--json", action="store_true", help="print the whole result as JSON")
     add_connection(parser)
@@ -48,7 +47,6 @@ def run(args: Any) -> int:
         given if given is not None else _typed(client, args.name, pairs),
         on_update=updates.show if updates else None,
         timeout_s=args.timeout,
-        session=args.session,
     )
     if updates:
         updates.end()

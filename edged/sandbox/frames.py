@@ -59,7 +59,8 @@ class Frames:
             self._stray(data[at:start], found)
             self._collect(data[start:end], found)
             at = end
-        cut = start if start >= 0 else len(data) - self._partial(data)
+        # What a frame ended with is no beginning of the next one.
+        cut = start if start >= 0 else max(at, len(data) - self._partial(data))
         self._stray(data[at:cut], found)
         self._rest = data[cut:]
         return found

@@ -279,7 +279,7 @@ def test_everything_for_callers_works_over_http_too(daemon, web):
     assert {row["name"] for row in over} == names
     assert daemon.run("describe", "echo", env=web).stdout.startswith("echo")
     assert json.loads(daemon.run("tools", "--format", "mcp", env=web).stdout)
-    assert daemon.run("call", "echo", "text=x", "--session", "s", env=web).stdout == "x\n"
+    assert daemon.run("call", "echo", "text=x", env=web).stdout == "x\n"
     assert daemon.run("call", "echo", "txt=x", code=1, env=web).stderr.startswith("edged: echo: ")
     assert "no tool named" in daemon.run("call", "ecko", code=1, env=web).stderr
     assert daemon.run("log", "--limit", "1", env=web).stdout.count("\n") == 2

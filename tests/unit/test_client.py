@@ -144,7 +144,7 @@ def test_call_returns_the_whole_result(talk):
         },
     }
     client, daemon = talk(lambda r: [result(r, value)])
-    got = client.call("t", {"a": "1"}, timeout_s=3, session="s")
+    got = client.call("t", {"a": "1"}, timeout_s=3)
     assert (got.for_llm, got.is_error, got.structured) == ("hi", True, {"n": 1})
     assert (got.call_id, got.duration_ms, got.media) == ("c-1", 2.5, ["media://1"])
     assert got.truncated is not None
@@ -152,7 +152,7 @@ def test_call_returns_the_whole_result(talk):
     assert daemon.requests[0]["params"] == {
         "name": "t",
         "arguments": {"a": "1"},
-        "_meta": {"edged/timeout": 3, "edged/session": "s"},
+        "_meta": {"edged/timeout": 3},
     }
 
 

@@ -179,7 +179,7 @@ async def test_a_tool_that_returns_no_result_has_failed(core):
 # Time and cancelling ----------------------------------------------------------------------
 
 
-async def test_a_call_over_its_time_is_ended_and_says_so(core, monkeypatch):
+async def test_a_call_over_its_time_is_ended_and_says_so(core):
     """The deadline is set once, here; the result is an error for the model to act on."""
     made = Gate(timeout_s=60.0)
     core.add(made.tool)

@@ -131,8 +131,8 @@ def test_wrong_arguments_are_exit_code_2_before_anything_is_sent(
 
 def test_options_reach_the_call(daemon):
     client = daemon()
-    run(["call", "t", "--timeout", "2.5", "--session", "s"])
-    assert client.called[0][2] == {"on_update": None, "timeout_s": 2.5, "session": "s"}
+    run(["call", "t", "--timeout", "2.5"])
+    assert client.called[0][2] == {"on_update": None, "timeout_s": 2.5}
 
 
 def test_text_goes_out_and_updates_beside_it(daemon, capsys):
