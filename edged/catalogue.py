@@ -36,6 +36,9 @@ CHECK_S = 1.0
 SLICE = 100
 """Entries looked at before the loop serves others."""
 
+LOOKS_MAX = 3
+"""At a directory that changes while it is looked at, before who waits is served."""
+
 SLOW_S = 0.02
 """A directory that takes longer is looked at in the background."""
 
@@ -43,7 +46,14 @@ FIRST_PARAGRAPH_MAX = 600
 
 
 class _Root(msgspec.Struct):
-    """One tools directory and what was found there."""
+    """One tools directory and what was found there.
+
+    Attributes:
+        changed: modification time of the directory when it was looked at, ns.
+        looked: when that was, by the monotonic clock.
+        scan: done when the look that goes on is over; None when none does.
+        awaited: whether lists and calls wait for that look, or use what is known.
+    """
 
     path: str
     user: str
@@ -53,6 +63,7 @@ class _Root(msgspec.Struct):
     took_s: float = 0.0
     scanned: bool = False
     scan: asyncio.Future[None] | None = None
+    awaited: bool = True
 
 
 class Catalogue:
@@ -91,12 +102,13 @@ class Catalogue:
 
     async def _begin(self, ready: asyncio.Future[None]) -> None:
         try:
-            await self._sync_seeds(dry_run=False)
+            self._note(await self._sync_seeds(dry_run=False))
         except EdgedError as error:
-            self._problems.append(f"seed tools: {error}")
-            log.error(f"seed tools: {error}")
+            self._problems = [f"seed tools: {error}"]
+        for problem in self._problems:
+            log.error(problem)
         try:
-            await self._scan(self._roots[""])
+            await self._look_again(self._roots[""])
         finally:
             ready.set_result(None)
             self._ready = None
@@ -140,20 +152,26 @@ class Catalogue:
 
     def _look(self, root: _Root) -> asyncio.Future[None] | None:
         """Look at one directory if it is time to; what to wait for, if anything."""
-        if root.scan is not None:
-            return None if root.scanned else root.scan
-        now = self._clock.monotonic()
-        # Looking costs at most a fiftieth of the time, however big the directory is;
-        # a directory added or taken away shows at once.
-        due = now - root.looked >= max(CHECK_S, 50 * root.took_s)
-        if not due and _changed_at(root.path) == root.changed:
-            return None
-        if root.scanned and root.took_s < SLOW_S:
-            self._take(root, list(self._entries(root)))
-            return None
-        root.scan = asyncio.get_running_loop().create_future()
-        self._spawn(self._scan(root))
-        return None if root.scanned else root.scan
+        # A directory added or taken away shows at once.
+        changed = _changed_at(root.path) != root.changed
+        if root.scan is None:
+            # Looking costs at most a fiftieth of the time, however big the directory is.
+            rested = self._clock.monotonic() - root.looked
+            if not changed and rested < max(CHECK_S, 50 * root.took_s):
+                return None
+            if root.scanned and root.took_s < SLOW_S:
+                self._look_now(root)
+                return None
+            root.awaited = changed or not root.scanned
+            root.scan = asyncio.get_running_loop().create_future()
+            self._spawn(self._scan(root, root.scan))
+        return root.scan if root.awaited or changed else None
+
+    def _look_now(self, root: _Root) -> None:
+        """Look at a small directory in one go."""
+        started = self._clock.monotonic()
+        entries = list(self._entries(root))
+        self._take(root, entries, self._clock.monotonic() - started)
 
     def _entries(self, root: _Root) -> Iterator[Entry]:
         # Taken first: what changes while looking is looked at again.
@@ -161,13 +179,30 @@ class Catalogue:
         origin: discover.Origin = "user" if root.user else "global"
         return discover.scan_iter(root.path, origin, self._cache, self._clock.now())
 
-    async def _scan(self, root: _Root) -> None:
-        """Look at a directory in slices."""
-        if root.scan is None:
-            root.scan = asyncio.get_running_loop().create_future()
-        started = self._clock.monotonic()
+    async def _look_again(self, root: _Root) -> None:
+        """Look at a directory from now on, however small or lately seen it is."""
+        while root.scan is not None:
+            await asyncio.wait([root.scan])
+        root.awaited = True
+        root.scan = asyncio.get_running_loop().create_future()
+        await self._scan(root, root.scan)
+
+    async def _scan(self, root: _Root, over: asyncio.Future[None]) -> None:
+        """Look at a directory in slices, and again if one was added or taken away meanwhile."""
+        try:
+            for _ in range(LOOKS_MAX):
+                await self._look_in_slices(root)
+                if _changed_at(root.path) == root.changed:
+                    break
+        finally:
+            root.scan = None
+            if not over.done():
+                over.set_result(None)
+
+    async def _look_in_slices(self, root: _Root) -> None:
         spent = 0.0
         entries: list[Entry] = []
+        started = self._clock.monotonic()
         for entry in self._entries(root):
             entries.append(entry)
             if len(entries) % SLICE == 0:
@@ -176,15 +211,10 @@ class Catalogue:
                 started = self._clock.monotonic()
         spent += self._clock.monotonic() - started
         self._take(root, entries, spent)
-        waiting, root.scan = root.scan, None
-        if not waiting.done():
-            waiting.set_result(None)
 
-    def _take(self, root: _Root, entries: list[Entry], spent: float | None = None) -> None:
-        now = self._clock.monotonic()
-        if spent is not None:
-            root.took_s = spent
-        root.looked = now
+    def _take(self, root: _Root, entries: list[Entry], took_s: float) -> None:
+        root.took_s = took_s
+        root.looked = self._clock.monotonic()
         first = not root.scanned
         root.scanned = True
         if first or entries != root.entries:
@@ -196,10 +226,15 @@ class Catalogue:
         new = discover.again(entry, self._cache, self._clock.now())
         if new is entry or (new.digest == entry.digest and new.problem == entry.problem):
             return False
-        root.entries = [new if e.directory == entry.directory else e for e in root.entries]
-        if not os.path.isdir(entry.directory):
+        if os.path.isdir(entry.directory):
+            root.entries = [new if e.directory == entry.directory else e for e in root.entries]
+            self._rebuild(root)
+        elif root.took_s < SLOW_S:
+            # It may only have been moved.
+            self._look_now(root)
+        else:
             root.entries = [e for e in root.entries if e.directory != entry.directory]
-        self._rebuild(root)
+            self._rebuild(root)
         return True
 
     def _save_cache(self) -> None:
@@ -289,8 +324,15 @@ class Catalogue:
         """
         report = await self._sync_seeds(dry_run=dry_run)
         if not dry_run:
-            await self._scan(self._roots[""])
+            self._note(report)
+            await self._look_again(self._roots[""])
         return msgspec.to_builtins(report)  # type: ignore[no-any-return]  # a Struct becomes a dict
+
+    def _note(self, report: Report) -> None:
+        """Keep what a sync could not do for those who look at the status."""
+        refused = [(a.name, a.reason) for a in report.actions if a.kind == "refused"]
+        failed = [(f.name, f.reason) for f in report.failed]
+        self._problems = [f"seed tool {name}: {reason}" for name, reason in refused + failed]
 
     async def _sync_seeds(self, *, dry_run: bool) -> Report:
         seed, target = seed_directory(), self._roots[""].path

@@ -753,7 +753,9 @@ _ULIMIT = {
 """Option and unit of `ulimit` in dash, busybox and, called as `sh`, bash (POSIX mode)."""
 
 
-def ulimit_script(values: Mapping[str, int], argv: Sequence[str]) -> list[str]:
+def ulimit_script(
+    values: Mapping[str, int], argv: Sequence[str], gate: str = ""
+) -> list[str]:
     """A command that takes limits upon itself and becomes `argv`.
 
     It runs inside the sandbox, so it needs no right over another process, and the
@@ -762,6 +764,7 @@ def ulimit_script(values: Mapping[str, int], argv: Sequence[str]) -> list[str]:
     Args:
         values: as `rlimits` gives them.
         argv: the command.
+        gate: shell command that must succeed before the command is run.
     """
     steps = ["set -e"]
     steps += [f"ulimit -{o} {values[name] // unit}" for name, (o, unit) in _ULIMIT.items()]
@@ -769,5 +772,6 @@ def ulimit_script(values: Mapping[str, int], argv: Sequence[str]) -> list[str]:
     steps += ["ulimit -t {}; ulimit -S -t {}".format(values["cpu"] + 1, values["cpu"])]
     # dash calls it -p; bash, whose -p is another limit, and busybox call it -u.
     steps.append("ulimit -p {0} 2>/dev/null || ulimit -u {0}".format(values["nproc"]))
+    steps += [gate] if gate else []
     steps.append('exec "$@"')
     return ["/bin/sh", "-c", "; ".join(steps), "sh", *argv]

@@ -195,6 +195,8 @@ class Instance:
         self._shown_at = 0
         self._info = b""
         self._pending = memoryview(b"")
+        self._let_go = False
+        self._fed = False
         self._on_update: OnUpdate | None = None
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._fds: dict[str, int] = {}
@@ -272,12 +274,22 @@ class Instance:
         own = (("EDGED_CALLS_FD", str(theirs[-1])), ("EDGED_CALLS_LOCK", lock))
         return (*self.job.profile.env, *own)
 
+    @property
+    def gate(self) -> str:
+        """Shell command by which the first program inside waits to be let go.
+
+        It says that it runs, when bubblewrap has bound it to this process's life, and
+        goes on when it is told to: if the daemon was killed before, nobody does, and
+        nothing of the tool ever runs.
+        """
+        return f"printf '\\036{self._nonce}S.0000'; read -r go"
+
     def _inner(self) -> list[str]:
         """The command inside: limits, host, entry, nonce."""
         values = limits.rlimits(
             self.job.profile.limits, self._machine.cores, self._machine.backend.level
         )
-        return limits.ulimit_script(values, [*self.job.argv, self._nonce])
+        return limits.ulimit_script(values, [*self.job.argv, self._nonce], self.gate)
 
     def _open_binds(self, theirs: list[int]) -> dict[str, int]:
         opened: dict[str, int] = {}
@@ -390,6 +402,10 @@ class Instance:
 
     def _on_host(self, message: Message) -> None:
         match message.kind:
+            case "S" if not self._let_go:
+                self._let_go = True
+                self._pending = memoryview(b"go\n" + self._pending)
+                self._write()
             case "R":
                 if not self.ready.done():
                     self.ready.set_result(None)
@@ -608,13 +624,16 @@ class Instance:
 
     def _feed(self, data: bytes) -> None:
         """Write to descriptor 0 without waiting, to the end, and close it."""
-        fd = self._fds.get("stdin")
-        if fd is None:
-            return
-        self._pending = memoryview(data)
-        self._on_writable()
-        if self._pending:
-            self._loop.add_writer(fd, self._on_writable)
+        self._fed = True
+        self._pending = memoryview(self._pending.tobytes() + data)
+        if self._let_go:
+            self._write()
+
+    def _write(self) -> None:
+        if "stdin" in self._fds:
+            self._on_writable()
+        if self._pending and "stdin" in self._fds:
+            self._loop.add_writer(self._fds["stdin"], self._on_writable)
 
     def _on_writable(self) -> None:
         fd = self._fds["stdin"]
@@ -626,7 +645,8 @@ class Instance:
             self._pending = self._pending[:0]
         if not self._pending:
             self._loop.remove_writer(fd)
-            self._drop("stdin")
+            if self._fed:
+                self._drop("stdin")
 
     def _outcome(self, duration_s: float, *, warm: bool) -> Outcome:
         self._drain()

@@ -412,7 +412,7 @@ def seen(rows):
 
 @pytest.mark.parametrize("user", UIDS)
 def test_local_user_sees_only_his_own_tools(daemon, tokens, user):
-    """Contract, section 4: the peer's uid, mapped to an identity."""
+    """Contract, section 4: the peer's uid, mapped to an identity and a role."""
     own = {f"only_{user.partition('@')[0]}"}
     other = ({"only_ada", "only_bob"} - own).pop()
     listing = '{"jsonrpc":"2.0","id":1,"method":"tools/list"}'
@@ -427,6 +427,11 @@ def test_local_user_sees_only_his_own_tools(daemon, tokens, user):
             assert answer["error"]["code"] == -32602
         else:
             assert answer["result"]["content"][0]["text"] == user
+    switch = {"method": "edged/tools/state", "params": {"name": "whose", "enabled": True}}
+    line = json.dumps({"jsonrpc": "2.0", "id": 1, **switch})
+    out = said(daemon, f"echo '{line}' | socat -t 30 - UNIX:$EDGED_SOCKET", **as_user(user))
+    is_owner = USERS[UIDS[user]]["role"] == "owner"
+    assert ("error" in json.loads(out)) != is_owner
 
 
 @pytest.mark.parametrize("user", [ADA, BOB])

@@ -345,3 +345,34 @@ def test_forgotten_version_is_told_by_sync(serving, tmp_path):
         assert daemon.call("hello", name="Ada").for_llm == "Good day, Ada!"
         kept = daemon.data / "tools" / ".replaced" / "hello-v1" / "index.py"
         assert kept.read_text() == code
+
+
+def test_tool_shows_as_it_is_after_every_step_of_its_author(daemon):
+    """Contract, section 4: checked by modification time on a list and on a miss."""
+    name = "grows"
+    source = "def execute(tool_call_id, params):\n    return 'one'\n"
+    tools = daemon.data / "local" / "tools"
+
+    def told():
+        done = daemon.cli("call", name)
+        return done.stdout if done.returncode == 0 else done.stderr
+
+    assert "no tool named 'grows'" in told()
+    daemon.lay(name, {"TOOL.md": manifest(name, "python")})
+    assert "add index.py" in told()
+    daemon.lay(name, {"index.py": source})
+    assert told() == "one\n"
+    daemon.lay(name, {"index.py": "from lib.part import TEXT\n" + source.replace("'one'", "TEXT")})
+    assert "No module named 'lib'" in told()
+    daemon.lay(name, {"lib/part.py": "TEXT = 'two'\n"})
+    assert told() == "two\n"
+    daemon.lay(name, {"lib/part.py": "TEXT = 'three'\n"})
+    assert told() == "three\n"
+    daemon.lay(name, {"TOOL.md": "---\nname: [\n---\n"})
+    assert "grows/TOOL.md:2: not YAML" in told()
+    daemon.lay(name, {"TOOL.md": manifest(name, "python")})
+    assert told() == "three\n"
+    (tools / name).rename(tools / "moved")
+    assert told() == "three\n"
+    shutil.rmtree(tools / "moved")
+    assert "no tool named 'grows'" in told()

@@ -351,6 +351,16 @@ def test_limits_script_means_the_same_in_every_shell(shell: str, tmp_path: Path)
     assert done.stderr == ""
 
 
+def test_nothing_runs_while_the_gate_is_shut() -> None:
+    """A daemon that was killed before it let a sandbox go: the tool never ran."""
+    values = rlimits(Limits(), 2, "watch")
+    argv = ulimit_script(values, ["echo", "ran"], "read -r go")
+    shut = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    assert (shut.returncode, shut.stdout) == (1, "")
+    opened = subprocess.run(argv, input="go\n", capture_output=True, text=True)
+    assert (opened.returncode, opened.stdout) == (0, "ran\n")
+
+
 def test_memory_over_the_data_limit_is_a_clean_error(account: Account, shared: Path) -> None:
     body = "try:\n    bytearray(96 << 20)\nexcept MemoryError:\n    print('MemoryError')"
     limits = Limits(memory_max=64 * MIB, data_reserve=0)
