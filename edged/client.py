@@ -9,7 +9,7 @@ from __future__ import annotations
 import socket
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Any, NoReturn, Protocol, TypeVar
+from typing import Any, Literal, NoReturn, Protocol, TypeVar
 
 import msgspec
 
@@ -109,6 +109,7 @@ class _CallMeta(msgspec.Struct, rename=lambda name: f"edged/{name}"):
     media: list[str] = []
     response_handled: bool = False
     truncated: Truncated | None = None
+    sandbox: Literal["none"] | msgspec.UnsetType = msgspec.UNSET
 
 
 class _CallResult(msgspec.Struct, rename="camel"):
@@ -308,6 +309,7 @@ def _result(raw: _CallResult) -> Result:
         silent=meta.silent,
         media=meta.media,
         response_handled=meta.response_handled,
+        sandbox=meta.sandbox,
         structured=raw.structured_content,
         call_id=meta.call_id,
         duration_ms=meta.duration_ms,

@@ -151,6 +151,8 @@ def _print(client: Client, name: str, result: Result, directory: str | None) -> 
             text = show.safe(text)
         stream.write(text if text.endswith("\n") else f"{text}\n")
     stream.flush()
+    if result.sandbox == "none":
+        sys.stderr.write("edged: this tool ran without a sandbox (sandbox: none)\n")
     for uri in saver.unsaved(result.media):
         # The whole of what was cut above.
         sys.stderr.write(f"edged: whole output: {saver.medium(uri)}\n")

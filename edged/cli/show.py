@@ -137,11 +137,12 @@ class Columns:
             parts.append(paint(shown, colour) + pad)
         return _GAP.join(parts).rstrip()
 
-    def lines(self, row: Sequence[str]) -> list[str]:
+    def lines(self, row: Sequence[str], colours: Sequence[str] = ()) -> list[str]:
         """One row with the whole text of its last column, over as many lines as it takes."""
-        head, tail = self.line((*row[:-1], "")), wrapped(one_line(row[-1]), self._widths[-1])
+        plain, tail = self.line((*row[:-1], "")), wrapped(one_line(row[-1]), self._widths[-1])
         indent = sum(self._widths[:-1]) + len(_GAP) * (len(row) - 1)
-        pad = " " * (indent - cells(head))
+        pad = " " * (indent - cells(plain))
+        head = self.line((*row[:-1], ""), colours)
         return [f"{head}{pad}{tail[0]}", *(" " * indent + line for line in tail[1:])]
 
 

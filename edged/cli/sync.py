@@ -69,21 +69,19 @@ def _print(report: dict[str, Any]) -> None:
     columns = show.Columns(("TOOL", "DOES", "SEED", "HERE", "ABOUT"), rows)
     show.out(columns.header())
     for row in rows:
-        show.out(columns.line(row, ("", _COLOURS.get(row[1], ""))))
+        for line in columns.lines(row, ("", _COLOURS.get(row[1], ""))):
+            show.out(line)
     for failure in report["failed"]:
         show.out(f"{failure['name']}: {show.paint('failed', 'red')}: {failure['reason']}")
 
 
 def _row(action: dict[str, Any]) -> tuple[str, ...]:
-    about = action.get("reason") or ""
-    if action["kind"] == "differs":
-        about = "same version, other content: raise the version in the seed to replace it"
     return (
         action["name"],
         action["kind"],
         _version(action["seed_version"]),
         _version(action["target_version"]),
-        about,
+        action.get("reason") or "",
     )
 
 

@@ -753,9 +753,7 @@ _ULIMIT = {
 """Option and unit of `ulimit` in dash, busybox and, called as `sh`, bash (POSIX mode)."""
 
 
-def ulimit_script(
-    values: Mapping[str, int], argv: Sequence[str], gate: str = ""
-) -> list[str]:
+def ulimit_script(values: Mapping[str, int], argv: Sequence[str], gate: str = "") -> list[str]:
     """A command that takes limits upon itself and becomes `argv`.
 
     It runs inside the sandbox, so it needs no right over another process, and the

@@ -28,6 +28,8 @@ from edged.toolmd.discover import TOOL_FILE, Cache, Entry, Problem, read_inside,
 from edged.toolmd.frontmatter import FILE_MAX, split
 from edged.yamlio import load
 
+DIFFERS = "same version, other content: raise the version in the seed to replace it"
+
 Kind = Literal["add", "update", "keep", "differs", "foreign", "refused"]
 Step = Callable[[str], None]
 """Called with a name before each change of the file system; tests fail or stop there."""
@@ -118,7 +120,7 @@ def _action(name: str, source: Entry, target: str, present: Entry | None) -> Act
     if version > old:
         return Action("update", name, version, old)
     if version == old and _differs(source.directory, items, path):
-        return Action("differs", name, version, old)
+        return Action("differs", name, version, old, DIFFERS)
     return Action("keep", name, version, old)
 
 

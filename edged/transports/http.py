@@ -188,6 +188,7 @@ class HttpListener:
 
     def _hand_over(self, gate: _Gate) -> None:
         self._gates.discard(gate)
+        gate.is_waiting = False
         transport = gate.transport
         sock = transport.get_extra_info("socket")
         if sock.family != socket.AF_UNIX:
@@ -232,9 +233,17 @@ class _Gate(asyncio.Protocol):
         self._listener.left(self)
 
     def wait(self) -> None:
-        """Leave what the peer sends in the kernel's bounded buffer."""
+        """Leave what the peer sends in the kernel's bounded buffer.
+
+        Before Python 3.11.5 the loop begins to read after `connection_made` whatever that
+        said (cpython issue 106527), so the pause comes one step later: still before a read.
+        """
         self.is_waiting = True
-        self.transport.pause_reading()
+        asyncio.get_running_loop().call_soon(self._pause)
+
+    def _pause(self) -> None:
+        if self.is_waiting:
+            self.transport.pause_reading()
 
     def refuse(self, detail: str, linger_s: float) -> None:
         """Answer without HTTP's library; then throw away what comes, so that it arrives."""

@@ -53,7 +53,7 @@ MISTAKES = {
     "ts_argv": Mistake(
         "typescript",
         "console.log(`Hello, ${process.argv[2]}!`);\n",
-        ("index.ts has no export `execute`", "export async function execute(toolCallId, params"),
+        ("index.ts has no export `execute`", "A program that reads `process.argv` is not a tool"),
         (1, "no exported `execute`; a command-line entry point never runs"),
     ),
     "ts_module_exports": Mistake(

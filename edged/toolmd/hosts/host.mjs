@@ -102,13 +102,15 @@ function remedy(error) {
 function noExecute(module) {
   const exported = Object.keys(module).filter((name) => name !== 'module.exports');
   let text = `${file} has no export \`execute\`: write \`${SIGNATURE}\` at its top level and ${SHAPE}.`;
-  if (isCommonJs(module)) text += ' `module.exports` is not read: use `export`.';
+  const exports = module['module.exports'];
+  const empty = typeof exports === 'object' && exports !== null && !Object.keys(exports).length;
+  if (isCommonJs(module) && !empty) text += ' `module.exports` is not read: use `export`.';
   else if (typeof module.default === 'function' || module.default?.execute) {
     text += ' A default export is not read: export it by its name.';
   }
   const made = exported.find((name) => /^class\b/.test(String(module[name])));
   if (made) text += ` A class (\`${made}\`) is not called; a plain function is.`;
-  if (!exported.length) text += ' A program that reads `process.argv` is not a tool.';
+  if (empty || !exported.length) text += ' A program that reads `process.argv` is not a tool.';
   return text;
 }
 

@@ -11,6 +11,7 @@ import pytest
 
 from edged.errors import BusyError, StoreError
 from edged.toolmd.discover import Cache
+from edged.toolmd.sync import DIFFERS as DIFFERS
 from edged.toolmd.sync import (
     Action,
     Exchange,
@@ -150,7 +151,7 @@ def test_other_content_at_the_same_version_differs(
             return real(path, *rest)
 
         monkeypatch.setattr(os, "open", refuse)
-    assert planned(seed, target) == [Action("differs", "a", 1, 1)]
+    assert planned(seed, target) == [Action("differs", "a", 1, 1, DIFFERS)]
     before = tree(copy)
     assert [one.kind for one in synced(seed, target).actions] == ["differs"]
     assert tree(copy) == before
