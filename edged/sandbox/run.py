@@ -409,6 +409,8 @@ class Instance:
             case "R":
                 if not self.ready.done():
                     self.ready.set_result(None)
+                    if not self._fed:
+                        self.group.rest()
             case "u" | "t":
                 self._updates_seen += len(message.data)
                 self._count()
@@ -570,6 +572,7 @@ class Instance:
         clock = self._machine.clock
         started, warm = clock.monotonic(), self.ready.done()
         self._on_update = on_update
+        self.group.wake()
         try:
             self._feed(_control(self.job.language, call_id, params))
             await self._ended()

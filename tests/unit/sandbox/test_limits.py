@@ -29,6 +29,7 @@ from edged.sandbox.limits import (
     hard_limits,
     parse_flat,
     parse_proc_cgroup,
+    parse_rollup,
     parse_status,
     rlimits,
     ulimit_script,
@@ -546,6 +547,38 @@ async def test_watch_sums_the_tree_and_tells_once(tree: Tree) -> None:
     watch.sample()
     assert (watched.exceeded, told) == (True, ["over"])
     watched.stop()
+
+
+async def test_pages_that_forks_share_count_once(tree: Tree) -> None:
+    """proc_pid_smaps(5): Pss divides a page by its sharers; sixty forks are no hog."""
+    for pid in ("10", "11", "12"):
+        tree.process(pid, "pid:[7]", 900)
+        (tree.root / pid / "smaps_rollup").write_text(
+            "55d0-7ffe ---p 0 00:00 0 [rollup]\n"
+            "Rss: 900 kB\nPss: 310 kB\nPss_Anon: 300 kB\nPss_File: 6 kB\nPss_Shmem: 4 kB\n"
+        )
+    watch = Watch(str(tree.root))
+    watched = watch.start(10, MIB, lambda: None)
+    assert watched is not None
+    watch.sample()
+    assert (watched.memory, watched.exceeded) == (3 * 304 * 1024, False)
+    (tree.root / "12/smaps_rollup").write_text("rollup\nPss_Anon: 900 kB\nPss_Shmem: 4 kB\n")
+    watch.sample()
+    assert watched.exceeded
+    watched.stop()
+
+
+async def test_where_parts_are_not_shown_whole_pages_count(tree: Tree) -> None:
+    """Before Linux 5.3, or where the file may not be read, the limit holds all the same."""
+    tree.process("10", "pid:[7]", 2048)
+    (tree.root / "10/smaps_rollup").mkdir()
+    watch = Watch(str(tree.root))
+    watched = watch.start(10, MIB, lambda: None)
+    assert watched is not None
+    watch.sample()
+    assert watched.exceeded
+    watched.stop()
+    assert parse_rollup("rollup\nPss: 3 kB\n") is None
 
 
 async def test_watch_sees_memory_behind_an_ended_first_thread(tree: Tree) -> None:

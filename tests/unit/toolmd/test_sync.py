@@ -11,8 +11,8 @@ import pytest
 
 from edged.errors import BusyError, StoreError
 from edged.toolmd.discover import Cache
-from edged.toolmd.sync import DIFFERS as DIFFERS
 from edged.toolmd.sync import (
+    DIFFERS,
     Action,
     Exchange,
     Failure,
