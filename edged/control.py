@@ -145,9 +145,13 @@ class Control:
             tool.body,
         )
 
-    def states(self, caller: Caller) -> list[State]:
-        """The management list."""
-        return self.registry.states(caller.user)
+    def states(self, caller: Caller, session: Session) -> list[State]:
+        """The management list; an agent learns of a hidden tool by searching for it."""
+        rows = self.registry.states(caller.user)
+        if caller.is_owner:
+            return rows
+        promoted = session.promoted()
+        return [row for row in rows if not row.hidden or row.name in promoted]
 
     def switch(self, caller: Caller, name: str, enabled: bool) -> None:
         """Switch a tool on or off; stored before it is answered.

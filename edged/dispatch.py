@@ -19,11 +19,11 @@ from edged import arguments, log, results
 from edged.audit import ARGUMENTS_MAX, Record, bounded
 from edged.clock import iso
 from edged.errors import (
-    BusyError,
     DeniedError,
     EdgedError,
     Fault,
     InvalidArgumentsError,
+    StoppingError,
     ToolUnavailableError,
 )
 from edged.identity import Caller
@@ -205,7 +205,7 @@ class Dispatcher:
     def _accept(self, call: Call, timeout_s: float | None) -> msgspec.Struct:
         caller, name = call.caller, call.name
         if self._draining and not caller.depth:
-            raise BusyError("edged is stopping and takes no new calls")
+            raise StoppingError
         if timeout_s is not None and not timeout_s > 0:
             raise InvalidArgumentsError([Fault("timeout", "must be above 0 seconds")])
         if caller.allowed is not None and name not in caller.allowed:

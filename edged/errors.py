@@ -109,6 +109,16 @@ class BusyError(EdgedError, RuntimeError):
     retryable = True
 
 
+class StoppingError(EdgedError, RuntimeError):
+    """The daemon is on its way down; another one may come up."""
+
+    code = "stopping"
+    retryable = True
+
+    def __init__(self) -> None:
+        super().__init__("edged is stopping and takes no new calls")
+
+
 class RateLimitedError(EdgedError, RuntimeError):
     """Too many requests from one caller."""
 
@@ -212,6 +222,7 @@ WIRE: dict[str, Wire] = {
     "denied": Wire(403, -31003, "Not allowed"),
     "unavailable": Wire(409, -31009, "Tool not available"),
     "busy": Wire(429, -31029, "Busy"),
+    "stopping": Wire(503, -31030, "Stopping"),
     "rate_limited": Wire(429, -31029, "Too many requests"),
     "too_large": Wire(413, -31013, "Too large"),
     "timeout": Wire(504, -31004, "Timed out"),

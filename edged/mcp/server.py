@@ -447,7 +447,9 @@ class Connection:
         if params.name is None:
             self._when_fresh(
                 request.id,
-                lambda: self._answer(request, {"tools": self._control.states(self._caller)}),
+                lambda: self._answer(
+                    request, {"tools": self._control.states(self._caller, self._scope())}
+                ),
             )
             return
         if params.enabled is None:

@@ -19,7 +19,7 @@ from typing import Any, Self
 import msgspec
 
 from edged.clock import Clock
-from edged.errors import BusyError, DeniedError, SandboxSetupError
+from edged.errors import BusyError, DeniedError, SandboxSetupError, StoppingError
 from edged.sandbox import calls, outcome, proc
 from edged.sandbox.account import Account
 from edged.sandbox.bwrap import Layout
@@ -202,7 +202,7 @@ class Pool:
         await self._enter(gate)
         if self._closing:
             gate.release()
-            raise BusyError("edged is stopping")
+            raise StoppingError
         instance: Instance | None = None
         try:
             use = self._note(job)

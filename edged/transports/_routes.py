@@ -118,12 +118,7 @@ async def list_tools(request: Request) -> StreamResponse:
     if form is not None:
         body = control.definitions(caller, request.session, form)
         return request.reply(b'{"tools":%b}' % body)
-    rows = control.states(caller)
-    if not caller.is_owner:
-        # An agent learns of a hidden tool by searching for it.
-        promoted = request.session.promoted()
-        rows = [row for row in rows if not row.hidden or row.name in promoted]
-    return request.reply(Tools(rows))
+    return request.reply(Tools(control.states(caller, request.session)))
 
 
 async def describe_tool(request: Request) -> StreamResponse:

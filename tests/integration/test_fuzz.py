@@ -14,7 +14,6 @@ import pytest
 
 from edged.jsonrpc import MAX_LINE
 from tests.bench import fuzz
-from tests.bench.load import pss_mib
 
 ECHO = {"name": "echo", "arguments": {"text": "x" * 1_000}}
 LIST = b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}\n'
@@ -35,6 +34,13 @@ def witness(daemon):
         one.testify()
         yield one
         one.testify()
+
+
+def memory_mib(daemon):
+    """Source: proc_pid_status(5), RssAnon."""
+    with open(f"/proc/{daemon._process.pid}/status") as file:
+        line = next(line for line in file if line.startswith("RssAnon:"))
+    return int(line.split()[1]) / 1024
 
 
 def connected(path):
@@ -86,12 +92,12 @@ def test_directories_of_broken_documents_hide_no_other_tool(daemon, witness, unt
 
 def test_a_line_without_end_costs_no_more_than_the_limit(daemon, witness):
     """Contract 5: at most 16 MiB a line; one error reply, and the stream stays in step."""
-    before = pss_mib(daemon._process.pid)
+    before = memory_mib(daemon)
     with connected(daemon.socket) as link, link.makefile("rb") as replies:
         for _ in range(3 * MAX_LINE >> 20):
             link.sendall(b"x" * (1 << 20))
         witness.testify()
-        assert pss_mib(daemon._process.pid) < before + GROWTH_MIB
+        assert memory_mib(daemon) < before + GROWTH_MIB
         link.sendall(b"\n" + LIST)
         assert "16 MiB" in json.loads(replies.readline())["error"]["message"]
         assert json.loads(replies.readline())["result"]["tools"]
@@ -99,7 +105,7 @@ def test_a_line_without_end_costs_no_more_than_the_limit(daemon, witness):
 
 def test_a_client_that_does_not_read_is_not_read_either(daemon, witness):
     """Architecture, laws: every buffer is bounded and says what happens when it is full."""
-    before = pss_mib(daemon._process.pid)
+    before = memory_mib(daemon)
     with connected(daemon.socket) as link:
         link.setblocking(False)
         refused = sent = 0
@@ -111,7 +117,7 @@ def test_a_client_that_does_not_read_is_not_read_either(daemon, witness):
                 refused += 1
                 witness.testify()
             assert sent < 64 << 20, "it takes all that comes"
-        assert pss_mib(daemon._process.pid) < before + GROWTH_MIB
+        assert memory_mib(daemon) < before + GROWTH_MIB
 
 
 @pytest.mark.parametrize(

@@ -1195,10 +1195,10 @@ async def test_too_many_requests_of_one_token_wait(tmp_path: Any) -> None:
 
 
 async def test_no_call_is_taken_while_the_daemon_stops(door: Door) -> None:
-    """Contract, section 6: busy is 429 and says when to come back."""
+    """RFC 9110, section 15.6.4: 503 says when to come back."""
     await door.dispatcher.drain(0)
     async with door.client() as http, http.post("/api/tools/whoami/call") as response:
-        assert response.status == 429
+        assert response.status == 503
         assert response.headers["Retry-After"] == "1"
 
 

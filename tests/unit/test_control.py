@@ -146,7 +146,9 @@ async def test_a_switch_is_stored_before_it_holds(core):
     core.add(make("say"))
     core.control.switch(core.owner, "say", False)
     assert core.store.load("tool-switches", dict[str, bool], {}) == {"say": False}
-    assert core.control.states(core.agent)[0].status == "disabled"
+    assert (
+        core.control.states(core.agent, core.control.session(core.agent))[0].status == "disabled"
+    )
 
 
 async def test_an_agent_switches_nothing(core):
@@ -157,7 +159,7 @@ async def test_an_agent_switches_nothing(core):
     nobody = msgspec.structs.replace(core.agent, peer="")
     with pytest.raises(DeniedError, match=r"; ada@example.org is an agent"):
         core.control.switch(nobody, "say", False)
-    assert core.control.states(core.agent)[0].status == "enabled"
+    assert core.control.states(core.agent, core.control.session(core.agent))[0].status == "enabled"
 
 
 async def test_what_is_not_there_cannot_be_switched(core):
@@ -173,7 +175,7 @@ async def test_a_switch_that_cannot_be_stored_changes_nothing(core, tmp_path):
     (tmp_path / "state").write_text("in the way")
     with pytest.raises(StoreError):
         core.control.switch(core.owner, "say", False)
-    assert core.control.states(core.owner)[0].status == "enabled"
+    assert core.control.states(core.owner, core.control.session(core.owner))[0].status == "enabled"
 
 
 # Definitions, log, media, status ----------------------------------------------------------

@@ -8,11 +8,11 @@ import pytest
 from edged import results
 from edged.dispatch import DETAIL_MAX, MAX_DEPTH, Dispatcher
 from edged.errors import (
-    BusyError,
     CallTimeoutError,
     DeniedError,
     InvalidArgumentsError,
     NoDeviceError,
+    StoppingError,
     ToolUnavailableError,
     UnknownToolError,
 )
@@ -773,8 +773,8 @@ async def test_a_stopping_daemon_takes_no_new_calls_and_lets_running_ones_end(co
     await gate.started.wait()
     draining = asyncio.create_task(core.dispatcher.drain(60.0))
     await asyncio.sleep(0)
-    assert "is stopping" in await refused(core, BusyError, "gate")
-    assert core.audited()[-1].outcome == "busy"
+    assert "is stopping" in await refused(core, StoppingError, "gate")
+    assert core.audited()[-1].outcome == "stopping"
     gate.go.set()
     await draining
     assert call.result.for_llm == "done"
