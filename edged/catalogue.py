@@ -92,7 +92,7 @@ class Catalogue:
 
     def doors(self) -> control.Catalogue:
         """What the doors use of it."""
-        return control.Catalogue(self.fresh, self.sync, self.health)
+        return control.Catalogue(self.fresh, self.sync, self.health, self.look)
 
     def start(self) -> None:
         """Begin: seeds, then the global tools; calls of built-in tools do not wait."""
@@ -142,6 +142,14 @@ class Catalogue:
             await waits
         if not done.done():
             done.set_result(None)
+
+    def look(self, user: str) -> None:
+        """Look for tools that were added, mended or taken away since; nobody waits for it."""
+        if self._ready is None:
+            for root in self._of(user):
+                broken = any(entry.problem is not None for entry in root.entries)
+                if broken or _changed_at(root.path) != root.changed:
+                    self._look(root)
 
     def _of(self, user: str) -> tuple[_Root, _Root]:
         root = self._roots.get(user)

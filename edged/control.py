@@ -58,11 +58,14 @@ class Catalogue(msgspec.Struct, frozen=True):
             nothing needs waiting for, else what to wait for.
         sync: copies seed tools; `sync(dry_run)`.
         health: facts for `status`.
+        look: `look(user)` looks when a tool was added or taken away, and costs two
+            `stat` calls else.
     """
 
     fresh: Callable[[str], asyncio.Future[None] | None]
     sync: Callable[[bool], Awaitable[dict[str, Any]]]
     health: Callable[[], dict[str, Any]]
+    look: Callable[[str], None] = lambda _user: None
 
 
 class Control:

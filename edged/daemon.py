@@ -83,7 +83,9 @@ async def _main(loaded: Loaded, options: Options) -> None:
         daemon.watch()
         await stop.wait()
         systemd.notify("STOPPING=1")
-        log.info("stopping")
+        running = daemon.dispatcher.running
+        wait = f": {running} calls have {daemon.config.stop_grace} to end" if running else ""
+        log.info(f"stopping{wait}")
 
 
 class Daemon:
@@ -222,6 +224,7 @@ class Daemon:
             self._socket_path = socket_path
             self._sockets.append(socket_path)
         self._unix = listener
+        self._sign(self._socket_path)
         await listener.start(sock)
         if self.config.http.listen or HTTP_UNIT_NAME in given:
             from edged.transports.http import HttpListener  # noqa: PLC0415  only where configured
@@ -247,9 +250,19 @@ class Daemon:
             lines.append(f"HTTP token: {self.control.tokens.first}")
         if self._sim:
             lines.append("the board is simulated (--sim)")
+        unused = self._unused()
+        if unused:
+            text = ", ".join(unused)
+            lines.append(f"WARNING: this version does not use these settings yet: {text}")
         if self.config.sandbox == "none":
             lines.append("WARNING: sandbox: none: tools run without a sandbox")
         return lines
+
+    def _unused(self) -> list[str]:
+        """Sections of the configuration that belong to parts which are not there yet."""
+        config = self.config
+        names = [name for name in ("board", "messages") if getattr(config, name)]
+        return names + [f"tools.{name}" for name in config.tools if name in settings.LATER]
 
     def watch(self) -> None:
         """Feed systemd's watchdog from the loop that serves calls."""
@@ -280,13 +293,24 @@ class Daemon:
             self._lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            reason = f"another daemon uses {self.data}: stop it, or use --data"
+            where = os.pread(self._lock, 4096, 0).decode("utf-8", "replace").strip()
+            listens = f" and listens on {where}" if where else ""
+            reason = f"another daemon uses {self.data}{listens}: stop it, or use --data"
             raise ConfigError(reason) from None
         except StoreError as error:
             raise ConfigError(f"{error}: choose another with --data or DATA_PATH") from None
         except OSError as error:
             reason = f"{self.data} cannot be used: {error.strerror}: choose another with --data"
             raise ConfigError(reason) from None
+
+    def _sign(self, socket_path: str) -> None:
+        """Whoever finds the directory finds the daemon."""
+        try:
+            os.ftruncate(self._lock, 0)
+            os.pwrite(self._lock, f"{socket_path}\n".encode(), 0)
+        except OSError as error:
+            # A courtesy: on a full disk the daemon serves all the same.
+            log.warning(f"{self.data}/lock: {error.strerror}")
 
     def _flush_soon(self) -> None:
         """Write the audit trail in batches; no timer runs when there is nothing to write."""

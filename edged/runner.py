@@ -18,7 +18,8 @@ from edged import log, results, runtimes
 from edged.config import Sandbox, ToolSettings, seconds, size
 from edged.dispatch import Dispatcher
 from edged.errors import CallTimeoutError, SandboxSetupError, StoreError
-from edged.results import Result
+from edged.identity import LOCAL_USER
+from edged.results import Result, Text
 from edged.sandbox import bwrap, limits
 from edged.sandbox.account import Account, tool_account
 from edged.sandbox.outcome import Outcome
@@ -276,7 +277,24 @@ class Runner:
             reason = f"timed out after {ctx.timeout_s:g} s"
             raise CallTimeoutError(reason) from None
         self._log_output(entry, outcome)
-        return self._result(outcome)
+        result = self._result(outcome)
+        if result.is_error:
+            self._hint_env(entry, runs.permissions, ctx.caller.user, result)
+        return result
+
+    def _hint_env(self, entry: Entry, permissions: Permissions, user: str, result: Result) -> None:
+        """A declared variable without a value is the likely cause where its name shows."""
+        assert entry.manifest is not None  # noqa: S101  it was run
+        name = entry.manifest.name
+        trusted = self._trusts(entry, user)
+        known = dict(self._env(permissions, name, trusted=trusted))
+        text = results.joined(result.content)
+        for variable in permissions.env:
+            if variable not in known and variable in text:
+                line = f"set tools: {{{name}: {{env: {{{variable}: …}}}}}} in edged.yaml"
+                if not trusted:
+                    line = "the owner's variables go to global tools and to the owner's own"
+                result.content.append(Text(f"{variable} has no value: {line}"))
 
     def _log_output(self, entry: Entry, outcome: Outcome) -> None:
         """What a tool printed is for its maker; never where it may hold a secret input."""
@@ -353,15 +371,16 @@ class Runner:
             name=found.name,
             language=found.language,
             argv=(*runtime.argv, *options, f"/edged/{_HOST[found.language]}", inside),
-            profile=self._profile(user, permissions, runtime, found),
+            profile=self._profile(user, permissions, runtime, entry),
             warm=found.warm if "warm" in found.set else self._loaded.defaults.warm,
             calls=bool(permissions.calls),
         )
 
     def _profile(
-        self, user: str, permissions: Permissions, runtime: runtimes.Runtime, found: Manifest
+        self, user: str, permissions: Permissions, runtime: runtimes.Runtime, entry: Entry
     ) -> Profile:
-        data = self._data
+        data, found = self._data, entry.manifest
+        assert found is not None  # noqa: S101  only whole tools are run
         own = os.path.join(data, user)
         binds = [
             Bind(self._hosts, "/edged"),
@@ -387,7 +406,7 @@ class Runner:
         return Profile(
             binds=tuple(binds),
             links=(("/workspace", "/officer/user/workspace"),),
-            env=self._env(permissions, found),
+            env=self._env(permissions, found.name, trusted=self._trusts(entry, user)),
             cwd="/officer/user/workspace",
             network=permissions.network,
             devices=tuple(f"/dev/{n}" for n in permissions.devices if not n.startswith("sys/")),
@@ -403,8 +422,21 @@ class Runner:
         grouped = self._backend is not None and self._backend.level != "watch"
         return NODE_RESERVE if grouped or language == "typescript" else 0
 
-    def _env(self, permissions: Permissions, found: Manifest) -> tuple[tuple[str, str], ...]:
-        resources = self._loaded.config.resources
+    def _trusts(self, entry: Entry, user: str) -> bool:
+        """Whether a tool may have what the configuration holds for its name.
+
+        A name is anyone's to take: a tool in the directory of a user who is an agent
+        gets none of the owner's variables and resources.
+        """
+        if entry.origin == "global" or user == LOCAL_USER:
+            return True
+        mapped = self._loaded.config.users.values()
+        return any(not isinstance(e, str) and (e.user, e.role) == (user, "owner") for e in mapped)
+
+    def _env(
+        self, permissions: Permissions, tool: str, *, trusted: bool
+    ) -> tuple[tuple[str, str], ...]:
+        resources = self._loaded.config.resources if trusted else {}
         names = permissions.resources
         declared = resources
         if names != "all":
@@ -418,9 +450,9 @@ class Runner:
             "OFFICER_RESOURCES": msgspec.json.encode(declared).decode(),
         }
         env |= _from_resources(resources, declared, permissions.env)
-        settings = self._loaded.tools.get(found.name, ToolSettings())
+        settings = self._loaded.tools.get(tool, ToolSettings())
         for name in permissions.env:
-            if name in settings.env:
+            if trusted and name in settings.env:
                 env[name] = _text(settings.env[name])
         return tuple(sorted(env.items()))
 
@@ -432,22 +464,26 @@ class Runner:
         """
         base = os.path.join(self._data, user)
         if user not in self._prepared:
-            self._prepare(base)
+            self._prepare(base, user)
             self._prepared.add(user)
         try:
             return _inodes(base)
         except FileNotFoundError:
             # Removed by hand while the daemon runs.
-            self._prepare(base)
+            self._prepare(base, user)
             return _inodes(base)
 
-    def _prepare(self, base: str) -> None:
+    def _prepare(self, base: str, user: str) -> None:
         """Make a user's directories; tools' own when the daemon is root.
+
+        The group may write only where all of it is this one user: the user `local`
+        of a board that maps nobody. Else a directory is its user's alone.
 
         Raises:
             SandboxSetupError: something else is in the way.
         """
         account = self._account
+        shared = user == LOCAL_USER and not self._loaded.config.users
         try:
             make_directory(base, 0o755)
             for name in (*WRITABLE, "tools"):
@@ -459,14 +495,30 @@ class Runner:
                     if not stat.S_ISDIR(found.st_mode):
                         reason = f"{path} is not a directory: move it away"
                         raise SandboxSetupError(reason) from None
+                    if os.geteuid() == 0 and not shared and found.st_mode & 0o022:
+                        # Made while the board mapped nobody.
+                        os.chmod(path, 0o755 if name == "tools" else 0o700)
                     if found.st_uid != 0 or name == "tools":
                         continue
                     # Root made it by hand: tools must be able to write there all the same.
-                if os.geteuid() == 0 and account is not None:
+                if os.geteuid() != 0 or account is None:
+                    continue
+                if name == "tools":
+                    owner = self._uid_of(user)
+                    os.chown(path, owner, account.gid, follow_symlinks=False)
+                    os.chmod(path, 0o2775 if shared else 0o755)
+                else:
                     os.chown(path, account.uid, account.gid, follow_symlinks=False)
-                    os.chmod(path, 0o2775 if name == "tools" else 0o2770)
+                    os.chmod(path, 0o2770 if shared else 0o700)
         except (OSError, StoreError) as error:
             raise SandboxSetupError(f"{base}: {error}: check its permissions") from None
+
+    def _uid_of(self, user: str) -> int:
+        """Who may put tools into a user's directory: the mapped uid, else root."""
+        for uid, entry in self._loaded.config.users.items():
+            if user == (entry if isinstance(entry, str) else entry.user):
+                return int(uid)
+        return 0
 
     def keep_only(self, user: str, directories: dict[str, str]) -> None:
         """Drop spares of tools that changed or went away."""

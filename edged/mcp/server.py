@@ -168,6 +168,11 @@ class Connection:
         self._told = True
 
     @property
+    def user_told(self) -> str | None:
+        """Whose list of tools this peer wants to hear changes of; None of nobody's."""
+        return self._identity.user if self._initialized else None
+
+    @property
     def pending(self) -> int:
         """Requests not answered yet."""
         return len(self._calls) + len(self._waiting)

@@ -203,7 +203,9 @@ def _signal_name(number: int) -> str:
 _NETWORK = (
     r"EAI_AGAIN|ENOTFOUND|ENETUNREACH|Network is unreachable|Could not resolve host"
     r"|Name or service not known|Temporary failure in name resolution"
+    r"|ECONNREFUSED|Connection refused"
 )
+_MODULE = r"No module named '([A-Za-z_][\w]*)"
 _DEVICE = r"/dev/((?!null|shm|fd|std)[A-Za-z0-9][\w./-]*)"
 _MEMORY = r"MemoryError|Cannot allocate memory|ENOMEM|heap out of memory|allocation failed"
 _TASKS = r"can't start new thread|Resource temporarily unavailable|(?:spawn|fork).* EAGAIN"
@@ -234,7 +236,15 @@ def hint(text: str, profile: Profile, *, tasks_exceeded: bool = False) -> str:
     if re.search(_READ_ONLY, text):
         written = [bind.target for bind in profile.binds if bind.write]
         return "this tool can write only " + ", ".join([*written, "/tmp", "/dev/shm"])  # noqa: S108 - inside
+    module = re.search(_MODULE, text)
+    if module:
+        return (
+            f"tools see the packages of /usr/bin/python3: apt install python3-{module[1]},"
+            f" or put {module[1]} beside index.py"
+        )
     device = re.search(_DEVICE, text)
+    if device and f"/dev/{device[1]}" in profile.devices:
+        return f"the tool may use /dev/{device[1]}, but this board has no such device now"
     if device and f"/dev/{device[1]}" not in profile.devices:
         return f"`devices: [{device[1]}]` in TOOL.md gives this tool /dev/{device[1]}"
     return ""

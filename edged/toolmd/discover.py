@@ -27,7 +27,7 @@ Key = tuple[int, ...]
 
 TOOL_FILE = "TOOL.md"
 DIRECTORIES_MAX = 20_000
-FILES_MAX = 5_000
+FILES_MAX = 1_000
 RACY_NS = 2_000_000_000
 """A file changed this shortly before it was read may change again within one time stamp."""
 
@@ -412,7 +412,7 @@ def fingerprint(directory: str) -> str:
     """A hash of names, sizes and change times of all files of a tool, helper files included.
 
     Costs one `stat` a file, and is meant for one tool at a time: before a prepared sandbox is
-    used. Links are not followed. At most 5,000 files are looked at.
+    used. Links are not followed. At most 1,000 files are looked at.
     """
     found: list[tuple[Any, ...]] = []
     waiting = [directory]
@@ -420,6 +420,8 @@ def fingerprint(directory: str) -> str:
         try:
             with os.scandir(waiting.pop()) as items:
                 for item in items:
+                    if len(found) >= FILES_MAX:
+                        break
                     info = item.stat(follow_symlinks=False)
                     found.append((item.path, info.st_size, info.st_mtime_ns, info.st_ctime_ns))
                     if item.is_dir(follow_symlinks=False):

@@ -254,7 +254,7 @@ class _Reading:
             self._warn((*path, "description"), "is missing: say what the input is for")
         type_ = self._input_type(value, path)
         choices = self._choices(value, type_, path)
-        default = self._default(value.get("default"), type_, choices, path)
+        default = self._default(value, type_, choices, path)
         return Input(
             name,
             type_,
@@ -308,10 +308,16 @@ class _Reading:
         return tuple(choices)
 
     def _default(
-        self, value: Any, type_: InputType, choices: tuple[str, ...], path: Path
+        self, one: dict[str, Any], type_: InputType, choices: tuple[str, ...], path: Path
     ) -> Default:
+        value, given = one.get("default"), one.get("type")
         if value is None or _fits(value, type_, choices):
-            return value  # type: ignore[no-any-return]  # one of Default, as `_fits` says
+            return value
+        if given not in (None, "object", "array", *get_args(InputType)):
+            # The type is the mistake: quotes around the default would make it worse.
+            known = ", ".join(get_args(InputType))
+            self._fault((*path, "type"), f"{given!r} is unknown: write one of {known}")
+            return None
         wanted = {
             "string": "text: put it in quotes",
             "number": "a number, without quotes",

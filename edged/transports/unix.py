@@ -26,6 +26,9 @@ from edged.identity import LOCAL_USER, Caller, Door
 from edged.jsonrpc import Lines
 from edged.mcp.server import Connection
 
+WATCH_S = 2.0
+"""Between two looks for tools that were added, while an MCP session is open."""
+
 HIGH_WATER = 1 << 20
 """Bytes that may wait for a peer before its input is no longer read."""
 
@@ -95,6 +98,8 @@ class Peer:
             self._connection.receive(line)
         self._flush()
         self._throttle()
+        if self._connection.user_told is not None:
+            self._listener.watch()
 
     def eof_received(self) -> bool:
         """No more requests come; true while there is something to answer."""
@@ -127,6 +132,11 @@ class Peer:
         """The peer reads again."""
         self._paused = False
         self._throttle()
+
+    @property
+    def user_told(self) -> str | None:
+        """Whose tools this peer hears of, if anyone's."""
+        return self._connection.user_told if self._connection is not None else None
 
     def tools_changed(self) -> None:
         """Pass the registry's change on."""
@@ -199,6 +209,7 @@ class Listener:
         self._peers: set[Peer] = set()
         self._server: asyncio.Server | None = None
         self._notice: asyncio.TimerHandle | None = None
+        self._watch: asyncio.TimerHandle | None = None
         control.registry.on_change.append(self._changed)
 
     async def start(self, sock: socket.socket) -> None:
@@ -230,11 +241,27 @@ class Listener:
         if self._notice is not None:
             self._notice.cancel()
             self._notice = None
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
 
     def close_peers(self) -> None:
         """End what is open."""
         for peer in tuple(self._peers):
             peer.stop()
+
+    def watch(self) -> None:
+        """Look for new tools now and then, while a peer is there that wants to be told."""
+        if self._watch is None:
+            self._watch = asyncio.get_running_loop().call_later(WATCH_S, self._look)
+
+    def _look(self) -> None:
+        self._watch = None
+        users = {user for peer in self._peers if (user := peer.user_told) is not None}
+        for user in users:
+            self.control.catalogue.look(user)
+        if users and self._server is not None:
+            self.watch()
 
     def _changed(self) -> None:
         # A scan changes many tools at once: one notice for all.
@@ -309,7 +336,7 @@ def _open_to_group(path: str, group: str, mode: int) -> None:
     except KeyError:
         mode &= 0o600
     except PermissionError:
-        # Not a member of that group: the owner alone connects.
-        log.info(f"{path}: not in the group {group!r}: only you and root can connect")
+        # Not a member of that group.
+        log.info(f"only you and root can connect to {path}: you are not in the group {group!r}")
         mode &= 0o600
     os.chmod(path, mode)

@@ -20,6 +20,20 @@ LIST = b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}\n'
 GROWTH_MIB = 40.0
 """A line of 16 MiB may be there whole, and once more while it is cut off."""
 
+WAITING_MIB = 8.0
+"""Answers that wait for one client: 1 MiB, and the one that goes over it."""
+
+MANY = """\
+---
+name: many_{number}
+description: One of many, which make the list of all tools long enough to count in memory.
+version: 1
+language: python
+inputs:
+  text: {{type: string, description: Is not used by anything that this tool does not do.}}
+---
+"""
+
 
 @pytest.fixture(scope="module")
 def daemon(serving):
@@ -45,8 +59,9 @@ def memory_mib(daemon):
 
 def connected(path):
     link = socket.socket(socket.AF_UNIX)
-    link.settimeout(fuzz.ANSWER_S)
+    # With a time-out it would not wait for room in a full backlog (connect(2), EAGAIN).
     link.connect(path)
+    link.settimeout(fuzz.ANSWER_S)
     return link
 
 
@@ -117,7 +132,25 @@ def test_a_client_that_does_not_read_is_not_read_either(daemon, witness):
                 refused += 1
                 witness.testify()
             assert sent < 64 << 20, "it takes all that comes"
-        assert memory_mib(daemon) < before + GROWTH_MIB
+        assert memory_mib(daemon) < before + WAITING_MIB
+
+
+def test_all_of_one_read_is_not_answered_at_once(daemon, witness):
+    """A few bytes may ask for megabytes, and one read brings thousands of requests."""
+    for number in range(300):
+        daemon.lay(f"many_{number}", {"TOOL.md": MANY.format(number=number), "index.py": ""})
+    size = len(json.dumps(daemon.ask("edged/definitions", format="mcp")))
+    assert size > 50_000
+    before = memory_mib(daemon)
+    ask = '{{"jsonrpc":"2.0","id":{},"method":"edged/definitions"}}\n'
+    requests = "".join(map(ask.format, range(2_000))).encode()
+    with connected(daemon.socket) as link, link.makefile("rb") as replies:
+        link.sendall(requests)
+        link.shutdown(socket.SHUT_WR)
+        answered = b'"result"' in replies.readline()
+        witness.testify()
+        assert memory_mib(daemon) < before + WAITING_MIB
+        assert answered + sum(b'"result"' in reply for reply in replies) == 2_000
 
 
 @pytest.mark.parametrize(

@@ -376,3 +376,23 @@ def test_tool_shows_as_it_is_after_every_step_of_its_author(daemon):
     assert told() == "three\n"
     shutil.rmtree(tools / "moved")
     assert "no tool named 'grows'" in told()
+
+
+def test_variable_without_a_value_is_named(daemon):
+    """README, "Tools": `env:` names variables of the configuration."""
+    source = "import os\n\n\ndef execute(i, p):\n    return os.environ['BOARD_KEY']\n"
+    more = "version: 1\nenv: [BOARD_KEY]\n"
+    daemon.lay("keyed", {"TOOL.md": manifest("keyed", "python", more=more), "index.py": source})
+    told = daemon.cli("call", "keyed").stderr.splitlines()
+    assert told[0].startswith("KeyError: 'BOARD_KEY'")
+    line = "set tools: {keyed: {env: {BOARD_KEY: …}}} in edged.yaml"
+    assert told[-1] == f"BOARD_KEY has no value: {line}"
+
+
+def test_recursion_shows_its_ends_only(daemon):
+    """Ten frames tell as much as a thousand."""
+    source = "def execute(i, p):\n    return execute(i, p)\n"
+    daemon.lay("deep", {"TOOL.md": manifest("deep", "python"), "index.py": source})
+    text = daemon.cli("call", "deep").stderr
+    assert "RecursionError" in text
+    assert text.count("in execute") == 10

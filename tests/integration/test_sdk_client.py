@@ -221,6 +221,22 @@ async def test_client_is_told_of_a_new_tool(daemon, connect):
     assert after == before | {"newest"}
 
 
+async def test_client_is_told_of_a_tool_that_nobody_asked_for(daemon, connect):
+    """MCP: a server that says `listChanged` tells when the list changes."""
+    told = asyncio.Event()
+
+    async def notified(message):
+        if isinstance(message, mcp.types.ToolListChangedNotification):
+            told.set()
+
+    async with connect("legacy", message_handler=notified) as client:
+        await client.list_tools()
+        daemon.lay("unasked", files("unasked", SOURCES["says"]))
+        async with asyncio.timeout(BOUND_S):
+            await told.wait()
+        assert "unasked" in {tool.name for tool in (await client.list_tools()).tools}
+
+
 async def test_many_calls_of_one_session_run_at_once(daemon, connect):
     """Contract, section 5: replies come in the order of completion."""
     gates = [daemon.data / "local" / "data" / f"gate-{number}" for number in range(4)]

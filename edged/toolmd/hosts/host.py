@@ -21,6 +21,7 @@ import sys
 
 FRAME_DATA = 4096 - 23  # PIPE_BUF less the header
 RESULT_MAX = 16 << 20
+FRAMES_SHOWN = 10
 SHAPE = (
     "return text, or "
     '{"content": [{"type": "text", "text": "..."}]} with "isError": True for a failure'
@@ -146,10 +147,17 @@ def explain(error: BaseException, folder: str) -> str:
         import traceback
 
         text = "".join(traceback.format_exception_only(type(error), error)).strip()
-        for frame in traceback.extract_tb(error.__traceback__):
-            if frame.filename.startswith(folder):
-                line = f": {frame.line}" if frame.line else ""
-                text += f"\n  at {frame.filename}:{frame.lineno} in {frame.name}{line}"
+        own = traceback.extract_tb(error.__traceback__)
+        lines = [
+            f"\n  at {frame.filename}:{frame.lineno} in {frame.name}"
+            + (f": {frame.line}" if frame.line else "")
+            for frame in own
+            if frame.filename.startswith(folder)
+        ]
+        if len(lines) > FRAMES_SHOWN:  # a recursion
+            half = FRAMES_SHOWN // 2
+            lines[half:-half] = [f"\n  ... {len(lines) - 2 * half} more"]
+        text += "".join(lines)
         cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
         if cause:
             text += f"\n  caused by {type(cause).__name__}: {cause}"
