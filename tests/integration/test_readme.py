@@ -57,8 +57,7 @@ def _running(tmp_path):
     subprocess.run(["edged", "status", "--wait-ready"], env=env, check=True, capture_output=True)
 
     def real(text):
-        text = text.replace("/run/edged.sock", env["EDGED_SOCKET"])
-        return text.replace("/var/lib/edged", env["DATA_PATH"]).replace("8420", str(port))
+        return text.replace("~/.local/share/edged", env["DATA_PATH"]).replace("8420", str(port))
 
     yield home, env, real
     daemon.terminate()
@@ -131,3 +130,16 @@ def test_commands_of_the_readme_are_those_of_the_program():
     section = README.split("## Commands")[1].split("## For developers")[0]
     for verb in re.findall(r"`(?:edged )?([a-z][a-z-]+)`", section.split("Each has")[0]):
         assert re.search(rf"^ +{verb} ", told, re.MULTILINE), verb
+
+
+def test_call_from_inside_of_the_readme_works(place):
+    """README, "Tools": the example that calls `sensor`."""
+    _home, env, _real = place
+    source = re.search(r"```python\n(# index.py, with.*?)```", README, re.DOTALL)[1]
+    tool = Path(env["DATA_PATH"], "local", "tools", "warmth")
+    tool.mkdir(parents=True)
+    manifest = "---\nname: warmth\ndescription: Reads.\nversion: 1\nlanguage: python\n"
+    (tool / "TOOL.md").write_text(f"{manifest}calls: [sensor]\n---\n")
+    (tool / "index.py").write_text(source)
+    done = subprocess.run(["edged", "call", "warmth"], env=env, capture_output=True, text=True)
+    assert re.fullmatch(r"\d\d\.\d Cel\n", done.stdout), done
