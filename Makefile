@@ -13,7 +13,7 @@ bench: setup-test
 	$(PY) -m tests.bench $(ARGS)
 
 soak: setup-test
-	$(PY) -m pytest tests/soak -o norecursedirs=data -o timeout=3600 $(ARGS)
+	$(PY) -m pytest tests/soak -o "norecursedirs=data .*" -o timeout=3600 $(ARGS)
 
 hil system:
 	@echo "make $@: comes with the hardware and appliance parts"

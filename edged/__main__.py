@@ -40,7 +40,8 @@ def plain(words: list[str], names: tuple[str, ...]) -> dict[str, str] | None:
     for word in rest:
         name, equals, value = word.partition("=")
         value = value if equals else next(rest, "")
-        if name[:2] != "--" or name[2:] not in names or value[:1] in ("", "-"):
+        odd = value[:1] in ("", "-") or not value.isprintable()
+        if name[:2] != "--" or name[2:] not in names or odd:
             return None
         found[name[2:]] = value
     return found

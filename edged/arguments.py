@@ -20,6 +20,9 @@ from edged.tool import Tool
 INJECTED = frozenset({"workspace", "channel", "chat_id"})
 """Names that hosts inject; accepted everywhere, never widening a right."""
 
+UNKNOWN = "is not an input of this tool"
+"""How the reason begins where a name is unknown: then even the name may be a secret."""
+
 FAULTS_MAX = 20
 """Faults that one answer reports; a line of a million wrong names must not become gigabytes."""
 
@@ -90,7 +93,7 @@ def _renamed(
         if name not in fields:
             if key not in INJECTED:
                 known = ", ".join(fields) or "none"
-                reason = f"is not an input of this tool; it takes: {known}"
+                reason = f"{UNKNOWN}; it takes: {known}"
                 faults.append(Fault(key[:64], reason))
         elif item is None and not fields[name].required:
             continue
@@ -177,7 +180,20 @@ def _reason(tool: Tool, name: str, item: Any, wrong: Fault) -> str:
         limit = reason.partition(", got ")[0].removeprefix("Expected ")
         if any(mark in limit for mark in (">", "<", "length", "matching", "multiple")):
             return f"must be {limit}"
-    return f"must be {_expected(tool, name)}, not {_kind(item)}"
+    expected = _expected(tool, name)
+    if expected == "true or false" and isinstance(item, str):
+        return f"must be {expected}"
+    return f"must be {expected}, not {_kind(item)}"
+
+
+_TYPES = {
+    "string": "a text",
+    "number": "a number",
+    "integer": "an integer",
+    "boolean": "a boolean",
+    "array": "a list",
+    "object": "an object",
+}
 
 
 def _expected(tool: Tool, name: str) -> str:
@@ -187,8 +203,8 @@ def _expected(tool: Tool, name: str) -> str:
         if "enum" in option:
             words.append("one of " + ", ".join(str(v) for v in option["enum"]))
         else:
-            words.append(str(option.get("type", "any value")))
-    return " or ".join(words)
+            words.append(_TYPES.get(option.get("type"), "any value"))
+    return "true or false" if words == ["a boolean"] else " or ".join(words)
 
 
 def _kind(value: Any) -> str:
@@ -197,7 +213,7 @@ def _kind(value: Any) -> str:
     if value is None:
         return "null"
     if isinstance(value, str):
-        return "this text"
+        return "text"
     if isinstance(value, int | float):
         return "a number"
     return "a list" if isinstance(value, list) else "an object"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Protocol
 
 
@@ -34,5 +35,11 @@ def iso(seconds: float) -> str:
     Args:
         seconds: since 1970-01-01 UTC.
     """
-    text = datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
-    return text.replace("+00:00", "Z")
+    second, microsecond = divmod(round(seconds * 1_000_000), 1_000_000)
+    return f"{_to_second(second)}.{microsecond // 1000:03d}Z"
+
+
+@lru_cache(maxsize=8)
+def _to_second(second: int) -> str:
+    """Text up to the full second; thousands of calls share one."""
+    return datetime.fromtimestamp(second, UTC).isoformat()[: -len("+00:00")]

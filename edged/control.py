@@ -23,7 +23,7 @@ from edged.services import Services
 from edged.tokens import Tokens
 from edged.tool import Permissions
 
-MEDIA_PART = 4 << 20
+MEDIA_PART = 256 << 10
 """Bytes of a medium in one message."""
 
 SESSIONS = 512
@@ -184,7 +184,7 @@ class Control:
         return self.services.trail.recent(limit, None if caller.is_owner else caller.user)
 
     def media(self, caller: Caller, reference: str, offset: int) -> dict[str, Any]:
-        """A part of a medium, at most 4 MiB, as base64; `next` is None at its end.
+        """A part of a medium, at most `MEDIA_PART`, as base64; `next` is None at its end.
 
         Raises:
             NotFoundError: none, expired, or another user's.

@@ -76,7 +76,7 @@ async def _main(loaded: Loaded, options: Options) -> None:
         loop.add_signal_handler(number, stop.set)
     data = os.path.abspath(options.data or paths.data_directory())
     async with Daemon(loaded, data, sim=options.sim) as daemon:
-        await daemon.listen(options.socket or paths.socket_path())
+        await daemon.listen(os.path.abspath(options.socket or paths.socket_path()))
         systemd.notify("READY=1")
         for line in daemon.greeting():
             log.info(line)
@@ -201,8 +201,10 @@ class Daemon:
         os.close(self._lock)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Start a task of the daemon's group."""
-        task = self._tasks.create_task(work)
+        """Start a task of the daemon's group; a fault in one ends that one alone."""
+        task = self._tasks.create_task(_supervised(work))
+        # One that is cancelled before its first step never gets to its work.
+        task.add_done_callback(lambda _: work.close())
         self._spawned.add(task)
         task.add_done_callback(self._spawned.discard)
         return task
@@ -324,6 +326,15 @@ class Daemon:
         # A card may take a second over it, which no call should wait for.
         loop = asyncio.get_running_loop()
         self._syncing = loop.run_in_executor(None, self._trail.sync)
+
+
+async def _supervised(work: Coroutine[Any, Any, None]) -> None:
+    try:
+        await work
+    except Exception:  # noqa: BLE001  the supervisor: a fault of ours must not end the daemon
+        import traceback  # noqa: PLC0415  only for a fault
+
+        log.error(f"a task failed: {traceback.format_exc()}")
 
 
 async def _feed_watchdog(interval: float) -> None:

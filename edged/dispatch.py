@@ -11,7 +11,7 @@ import asyncio
 import os
 import traceback
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -32,11 +32,20 @@ from edged.results import Block, Result, Text
 from edged.services import Services
 from edged.tool import Context, Tool
 
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
 MAX_DEPTH = 4
 """How deep tools may call tools."""
 
 DETAIL_MAX = 200
 """Characters of a failure's text in the trail."""
+
+STORE_S = 5.0
+"""What there always is to store a long result in, also where a tool used all its time."""
+
+WRITERS = 2
+"""Threads that cut and store long results."""
 
 Update = Callable[[list[Block]], None]
 _encode = msgspec.json.Encoder().encode
@@ -147,6 +156,7 @@ class Dispatcher:
         self._prefix = os.urandom(4).hex()
         self._count = 0
         self._running: set[Call] = set()
+        self._writers: Executor | None = None
         self._draining = False
 
     @property
@@ -163,6 +173,7 @@ class Dispatcher:
         *,
         timeout_s: float | None = None,
         on_update: Update | None = None,
+        masked: tuple[str, ...] = (),
     ) -> Call:
         """Accept one call.
 
@@ -173,6 +184,7 @@ class Dispatcher:
             raw: JSON of the arguments; empty for none.
             timeout_s: above 0, and never longer than the tool's own.
             on_update: gets each update until the end.
+            masked: what else is masked: secrets of the call that makes this one.
 
         Raises:
             UnknownToolError, DeniedError, ToolUnavailableError, BusyError,
@@ -182,17 +194,17 @@ class Dispatcher:
         call = Call(f"{self._prefix}-{self._count}", caller, session, name)
         call.raw = raw
         call.started = self.services.clock.monotonic()
-        call.masked = self._secrets
+        call.masked = masked or self._secrets
         try:
             params = self._accept(call, timeout_s)
         except EdgedError as error:
-            self._audit(call, error.code, str(error))
+            self._audit(call, error.code, _reason(error))
             raise
         tool = call.tool
         assert tool is not None  # noqa: S101  _accept sets it
         call.on_update = on_update
         if tool.sensitive:
-            call.masked = (*self._secrets, *arguments.secret_values(tool, params))
+            call.masked = (*call.masked, *arguments.secret_values(tool, params))
         limit = tool.timeout_s if timeout_s is None else min(timeout_s, tool.timeout_s)
         if session is not None:
             session.call_started()
@@ -237,6 +249,7 @@ class Dispatcher:
             self.services,
             lambda name, raw: self._inner(call, name, raw),
             lambda names, turns: self._promote(call, names, turns),
+            call.masked,
         )
         try:
             outcome = tool.run(params, context)
@@ -253,16 +266,16 @@ class Dispatcher:
     async def _await(
         self, call: Call, tool: Tool, outcome: Result | Awaitable[Result], limit: float
     ) -> None:
+        clock = asyncio.get_running_loop().time
+        begun = clock()
         scope = asyncio.timeout(None if tool.own_deadline else limit)
         try:
-            if isinstance(outcome, Result):
-                result = outcome
-            else:
-                async with scope:
-                    result = await outcome
-            if tool.cut and not results.is_small(result):
-                results.mask_result(result, call.masked)
-                result = await asyncio.to_thread(self._normalise, call, tool, result)
+            async with scope:
+                result = outcome if isinstance(outcome, Result) else await outcome
+                if tool.cut and not results.is_small(result):
+                    if not scope.expired():
+                        scope.reschedule(max(begun + limit, clock() + STORE_S))
+                    result = await self._store(call, tool, result)
             call.outcome = result, "error" if result.is_error else "ok"
         except Exception as error:  # noqa: BLE001  a tool may raise anything
             if scope.expired() and isinstance(error, TimeoutError):
@@ -282,11 +295,30 @@ class Dispatcher:
         else:
             self._end(call, *call.outcome)
 
-    def _normalise(self, call: Call, tool: Tool, result: Result) -> Result:
-        def keep(data: bytes, mime: str, name: str) -> str:
-            return self.services.media.keep(call.caller.user, data, mime, name)
+    async def _store(self, call: Call, tool: Tool, result: Result) -> Result:
+        """Mask, cut and store a long result off the loop; given up with the call."""
+        # Here, not at the top: most daemons' results are short.
+        from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415
 
-        return results.normalise(result, keep, keep_end=tool.keep_end)
+        if self._writers is None:
+            # Of its own: what else needs a thread never waits behind a tool's output.
+            self._writers = ThreadPoolExecutor(WRITERS, "edged-results")
+        media, user = self.services.media, call.caller.user
+        waits = True
+
+        def keep(data: bytes, mime: str, name: str) -> str:
+            if not waits:
+                raise asyncio.CancelledError
+            return media.keep(user, data, mime, name)
+
+        def work() -> Result:
+            results.mask_result(result, call.masked)
+            return results.normalise(result, keep, keep_end=tool.keep_end)
+
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._writers, work)
+        finally:
+            waits = False
 
     def _end(self, call: Call, result: Result | None, code: str) -> None:
         self._running.discard(call)
@@ -318,14 +350,16 @@ class Dispatcher:
         if call.masked:
             content = results.mask_result(Result(content), call.masked).content
             content = [
-                Text(_absent(b.text, call.masked)) if type(b) is Text else b for b in content
+                Text(results.absent(b.text, call.masked)) if type(b) is Text else b
+                for b in content
             ]
         call.on_update(_mended(content))
 
     async def _inner(self, outer: Call, name: str, raw: bytes) -> Result:
         """A tool runs another tool: the same path again, one deeper."""
         caller = msgspec.structs.replace(outer.caller, depth=outer.caller.depth + 1)
-        return await self.start(caller, outer.session, name, raw).wait()
+        call = self.start(caller, outer.session, name, raw, masked=outer.masked)
+        return await call.wait()
 
     def _promote(self, call: Call, names: list[str], turns: int) -> None:
         if call.session is not None:
@@ -336,13 +370,13 @@ class Dispatcher:
         services = self.services
         # The record is made later: what it needs is taken here, so that neither the
         # result nor long arguments stay in memory until then.
-        caller, tool, secrets = call.caller, call.tool, self._secrets
+        caller, tool, secrets = call.caller, call.tool, call.masked
         call_id, name = call.id, call.name[:NAME_MAX]
         now = services.clock.now()
         if duration is None:
             duration = round((services.clock.monotonic() - call.started) * 1000, 3)
         if detail:
-            detail = _absent(detail, call.masked)[:DETAIL_MAX]
+            detail = results.absent(detail, call.masked)[:DETAIL_MAX]
         raw: bytes | None = call.raw
         kept: Any = None
         if tool is None or code == InvalidArgumentsError.code:
@@ -380,23 +414,27 @@ class Dispatcher:
         tasks = [c.task for c in self._running if c.task is not None]
         if tasks:
             await asyncio.wait(tasks, timeout=grace_s)
+        if self._writers is not None:
+            self._writers.shutdown(wait=False)
+            self._writers = None
 
 
 def _kept(tool: Tool, raw: bytes, secrets: tuple[str, ...]) -> Any:
     """The arguments as the trail has them."""
     value = arguments.without_sensitive(tool, raw)
-    if secrets:
-        value = results.mask(value, secrets)
+    value = results.absent(value, secrets)
     return value if len(raw) <= ARGUMENTS_MAX else bounded(value)
 
 
-def _absent(text: str, secrets: tuple[str, ...]) -> str:
-    """The text without any of the secrets; a result alone may hold a short one, by chance."""
-    text = results.mask(text, secrets)
-    for secret in secrets:
-        if len(secret) < results.SECRET_MIN:
-            text = text.replace(secret, results.MASK)
-    return text
+def _reason(error: EdgedError) -> str:
+    """Why a call was refused, for the trail: names that the tool does not know may be secrets."""
+    if not isinstance(error, InvalidArgumentsError):
+        return str(error)
+    faults = [
+        Fault("", "unknown input") if f.reason.startswith(arguments.UNKNOWN) else f
+        for f in error.faults
+    ]
+    return str(InvalidArgumentsError(faults))
 
 
 def _sendable(result: Result) -> Result:
@@ -427,5 +465,5 @@ def _failed(call: Call, tool: Tool, error: Exception) -> tuple[Result, str]:
     place = traceback.extract_tb(error.__traceback__)[-1:]
     where = f" at {place[0].filename}:{place[0].lineno}" if place else ""
     text = f"{type(error).__name__}: {error}"
-    log.error(f"tool {tool.name} raised {_absent(text, call.masked)}{where}")
+    log.error(f"tool {tool.name} raised {results.absent(text, call.masked)}{where}")
     return results.failure(text), "internal"

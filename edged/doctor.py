@@ -11,12 +11,15 @@ import asyncio
 import glob
 import grp
 import os
+import pwd
+import re
 import socket
 import stat
+import struct
 import sys
 import time
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -28,6 +31,7 @@ from edged.sandbox.account import tool_account
 from edged.sandbox.probe import Capability, probe
 from edged.settings import Loaded
 from edged.toolmd import discover, sync
+from edged.transports.http import Address, parse
 
 Level = Literal["ok", "note", "warning", "fault"]
 
@@ -38,6 +42,14 @@ SPACE_LOW, SPACE_NONE = 200 << 20, 20 << 20
 DEVICES = ("i2c-*", "spidev*", "gpiochip*", "ttyAMA*", "ttyUSB*", "ttyACM*")
 CLOCK_FIRST = 1_735_689_600
 """2025-01-01: a clock before it was never set."""
+
+ANSWER_S = 3.0
+"""How long an HTTP listener may take to say who it is."""
+
+_HEAD_MAX = 16 << 10
+_ASK = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+_LISTENS = "0A"
+"""TCP_LISTEN of include/net/tcp_states.h, as /proc/net/tcp prints it."""
 
 _TIME_ERROR = 5
 _TIMEX_SIZE = 512
@@ -99,7 +111,7 @@ def examine(places: Places) -> Iterator[Finding]:
     running, found = daemon(places)
     yield from found
     if running is not None:
-        yield from of_daemon(running)
+        yield from of_daemon(running, places.proc)
     else:
         yield from of_machine(places, loaded)
     yield user_namespaces(places.proc)
@@ -108,7 +120,7 @@ def examine(places: Places) -> Iterator[Finding]:
     yield from devices(places.dev)
 
 
-def of_daemon(running: Running) -> Iterator[Finding]:
+def of_daemon(running: Running, proc: str = "/proc") -> Iterator[Finding]:
     """What the daemon's own word is worth more for than a look from outside."""
     status = running.status
     data = str(status["data"])
@@ -120,7 +132,7 @@ def of_daemon(running: Running) -> Iterator[Finding]:
         yield from capability(msgspec.convert(known, Capability), told.get("limits", ""))
     else:
         yield unconfined()
-    yield from listeners([str(address) for address in status["listen"]])
+    yield from listeners([str(one) for one in status["listen"]], _owner(data), proc)
     if running.seeds is None:
         yield Finding("seed tools", "note", "only an owner may ask the daemon about them")
     else:
@@ -138,7 +150,7 @@ def of_machine(places: Places, loaded: Loaded | None) -> Iterator[Finding]:
     else:
         yield from sandbox()
     if loaded is not None:
-        yield from addresses(loaded.config.http.listen)
+        yield from addresses(loaded.config.http.listen, places.proc)
     target = os.path.join(places.data, "tools")
     yield from seeds(sync.plan(places.seed, target, discover.Cache(), time.time()))
     yield from tools(places.data)
@@ -156,6 +168,8 @@ def configuration(places: Places) -> tuple[Loaded | None, Finding]:
     """The file, and whether it can be used."""
     try:
         loaded = settings.load(places.config, explicit=places.explicit)
+        for address in loaded.config.http.listen:
+            parse(address)
     except ConfigError as error:
         remedy = "mend the line; `edged config` checks it again"
         return None, Finding("configuration", "fault", str(error), remedy)
@@ -341,43 +355,169 @@ def _system_node() -> tuple[str, tuple[int, ...]] | None:
     return None
 
 
-def listeners(listen: list[str]) -> Iterator[Finding]:
-    """Each HTTP listener of a daemon: whether it answers. The first address is the socket."""
+class Answer(NamedTuple):
+    """Who answers at an HTTP address.
+
+    Attributes:
+        kind: `nobody`; `closed` to this user; `silent`: it takes connections and says
+            nothing; `edged`, or some `other` program.
+        name: what another program calls itself.
+        status: of HTTP.
+        uid: who made the listening socket; None where that is not known.
+    """
+
+    kind: Literal["nobody", "closed", "silent", "edged", "other"]
+    name: str = ""
+    status: int = 0
+    uid: int | None = None
+
+
+def listeners(listen: list[str], owner: int | None, proc: str) -> Iterator[Finding]:
+    """Each HTTP listener of a daemon: whether it is that daemon that answers.
+
+    Args:
+        listen: as it says; the first address is the socket.
+        owner: uid of its data directory; None where that is not known.
+        proc: of the kernel.
+    """
     if len(listen) < 2:
         yield Finding("http", "note", "no HTTP listener is configured")
+    see_log = "see the daemon's log"
     for address in listen[1:]:
-        if _connects(address):
-            yield Finding("http", "ok", f"{address} answers")
-        else:
-            text = f"{address} does not answer"
-            yield Finding("http", "warning", text, "see the daemon's log")
-
-
-def addresses(listen: list[str]) -> Iterator[Finding]:
-    """Each address that a daemon will listen on: whether it is free."""
-    for address in listen:
-        if _connects(address):
-            text = f"something else answers on {address}"
+        found = answer(address, proc)
+        # A socket that systemd made for the daemon is root's.
+        foreign = None not in (found.uid, owner) and found.uid not in (0, owner)
+        if found.kind == "edged" and not foreign:
+            level: Level = "ok" if found.status == 200 else "warning"
+            text = f"{address} answers" + ("" if level == "ok" else f" {found.status}")
+            yield Finding("http", level, text, "" if level == "ok" else see_log)
+        elif found.kind in ("edged", "other"):
+            text = f"{_who(found)} answers on {address} in place of the daemon"
             yield Finding("http", "warning", text, "end it, or choose another http.listen")
+        elif found.kind == "closed":
+            yield Finding("http", "note", f"{address} is not open to you")
+        elif found.kind == "silent":
+            text = f"{address} takes connections and does not answer within {ANSWER_S:g} s"
+            yield Finding("http", "warning", text, see_log)
         else:
+            yield Finding("http", "warning", f"{address} does not answer", see_log)
+
+
+def addresses(listen: list[str], proc: str) -> Iterator[Finding]:
+    """Each address that a daemon will listen on: whether it is free, or whose it is."""
+    for address in listen:
+        found = answer(address, proc)
+        if found.kind == "nobody":
             yield Finding("http", "ok", f"{address} is free for the daemon")
+            continue
+        text = f"{_who(found)} answers on {address}"
+        remedy = "end it, or choose another http.listen"
+        if found.kind in ("closed", "silent"):
+            text = f"{address} is taken by a program that does not say what it is"
+        elif found.kind == "edged":
+            remedy = "use it (--url, with a token), or choose another http.listen"
+        yield Finding("http", "warning", text, remedy)
 
 
-def _connects(address: str) -> bool:
-    address = address.removeprefix("http://")
-    unix = address.removeprefix("unix:")
-    family = socket.AF_UNIX if unix != address else socket.AF_INET
-    host, _, port = address.rpartition(":")
-    if family == socket.AF_INET and ":" in host:
-        family = socket.AF_INET6
-    target: Any = unix if family == socket.AF_UNIX else (host.strip("[]"), int(port))
+def _who(found: Answer) -> str:
+    """A program that answers, in words."""
+    if found.kind == "other":
+        return f"another program ({found.name})" if found.name else "another program"
+    if found.uid is None:
+        return "another edged"
+    try:
+        user = pwd.getpwuid(found.uid).pw_name
+    except KeyError:
+        user = f"uid {found.uid}"
+    return "another edged of yours" if found.uid == os.geteuid() else f"the edged of {user}"
+
+
+def _owner(path: str) -> int | None:
+    try:
+        return os.stat(path).st_uid
+    except OSError:
+        return None
+
+
+def answer(address: str, proc: str) -> Answer:
+    """Ask for `/healthz`; takes `ANSWER_S` seconds at most for the answer.
+
+    Args:
+        address: as in `http.listen`, or with `http://`.
+        proc: of the kernel.
+    """
+    where = parse(address.removeprefix("http://"))
+    family = socket.AF_INET6 if ":" in where.host else socket.AF_INET
+    target: Any = (where.host, where.port)
+    if where.path:
+        family, target = socket.AF_UNIX, where.path
     with socket.socket(family, socket.SOCK_STREAM) as sock:
-        sock.settimeout(2)
+        ends = time.monotonic() + ANSWER_S
+        sock.settimeout(ANSWER_S)
         try:
             sock.connect(target)
+        except TimeoutError:
+            return Answer("silent")
+        except PermissionError:
+            return Answer("closed")
         except OSError:
-            return False
-    return True
+            return Answer("nobody")
+        uid = _peer(sock) if where.path else _listening_uid(proc, where, family)
+        head = _head(sock, ends)
+    if not head:
+        return Answer("silent", uid=uid)
+    status = re.match(rb"HTTP/1\.[01] ([0-9]{3})\b", head)
+    if status is None:
+        return Answer("other", "it does not speak HTTP", uid=uid)
+    named = re.search(rb"(?mi)^server:[ \t]*([^\r\n]{1,40})", head)
+    name = named[1].decode("ascii", "replace").strip() if named else ""
+    return Answer("edged" if name == "edged" else "other", name, int(status[1]), uid)
+
+
+def _head(sock: socket.socket, ends: float) -> bytes:
+    """The head of the answer as far as it came in time; empty when nothing did."""
+    head = b""
+    try:
+        sock.sendall(_ASK)
+        while b"\r\n\r\n" not in head and len(head) < _HEAD_MAX:
+            sock.settimeout(max(ends - time.monotonic(), 0.001))
+            part = sock.recv(4096)
+            if not part:
+                break
+            head += part
+    except OSError:
+        # What came before it is looked at.
+        pass
+    return head
+
+
+def _peer(sock: socket.socket) -> int:
+    """Who listens behind a Unix socket: pid, uid and gid of SO_PEERCRED (unix(7))."""
+    size = struct.calcsize("3i")
+    uid: int = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))[1]
+    return uid
+
+
+def _listening_uid(proc: str, where: Address, family: int) -> int | None:
+    """Who listens on a TCP address; None where the kernel does not say.
+
+    Source: proc_net(5): local address in hexadecimal words of the machine's order, state, uid.
+    """
+    packed = socket.inet_pton(family, where.host)
+    exact = "".join(f"{word:08X}" for word in struct.unpack(f"={len(packed) // 4}I", packed))
+    uids: dict[str, int] = {}
+    for name in ("tcp", "tcp6"):
+        try:
+            with open(f"{proc}/net/{name}", encoding="ascii") as file:
+                rows = [line.split() for line in file][1:]
+        except OSError:
+            continue
+        for row in rows:
+            host, _, port = row[1].partition(":")
+            if row[3] == _LISTENS and int(port, 16) == where.port:
+                uids[host] = int(row[7])
+    # The address itself before those that stand for every one.
+    return next((uids[host] for host in (exact, "0" * 8, "0" * 32) if host in uids), None)
 
 
 def seeds(actions: list[sync.Action]) -> Iterator[Finding]:

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from edged import log
 from edged.clock import Clock, iso
 
 KEPT = 1000
@@ -43,25 +44,39 @@ class Events:
         self._clock = clock
         self._ring: deque[tuple[int, float, str, str, dict[str, Any]]] = deque(maxlen=KEPT)
         self._listeners: dict[int, Callable[[Event], None]] = {}
+        self._failing: set[int] = set()
         self._next_listener = 0
         self.last_id = int(clock.now() * 1_000_000)
 
     def publish(self, kind: str, user: str, data: dict[str, Any]) -> None:
-        """Record an event and hand it to every subscriber."""
+        """Record an event and hand it to every subscriber; one that fails harms nobody else."""
         self.last_id += 1
         row = (self.last_id, self._clock.now(), kind, user, data)
         self._ring.append(row)
         if self._listeners:
             event = _event(row)
-            for listener in tuple(self._listeners.values()):
-                listener(event)
+            for key, listener in tuple(self._listeners.items()):
+                try:
+                    listener(event)
+                except Exception as error:  # noqa: BLE001  the publisher's work goes on
+                    self._failed(key, error)
+
+    def _failed(self, key: int, error: Exception) -> None:
+        if key not in self._failing:
+            self._failing.add(key)
+            log.error(f"a listener of events failed: {type(error).__name__}: {error}")
 
     def subscribe(self, listener: Callable[[Event], None]) -> Callable[[], None]:
         """Call `listener` for each event from here on; returns the way to stop it."""
         key = self._next_listener
         self._next_listener += 1
         self._listeners[key] = listener
-        return lambda: self._listeners.pop(key, None) and None
+
+        def stop() -> None:
+            self._listeners.pop(key, None)
+            self._failing.discard(key)
+
+        return stop
 
     def since(self, last_id: int) -> list[Event]:
         """The kept events after `last_id`, led by a `gap` event when some are gone.

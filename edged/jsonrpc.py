@@ -138,50 +138,73 @@ def notification(method: str, params: Any) -> bytes:
 class Lines:
     """Splits a byte stream into lines; bounded.
 
-    A line longer than `limit` is dropped up to its end, so that the stream stays
-    in step, and reported once as None. One owner, any thread.
+    An iterator: lines are cut off one by one, so that whoever stops in between holds
+    bytes and no list of lines, and may go on later. A line longer than `limit` is
+    dropped up to its end, so that the stream stays in step, and reported once as None.
+    One owner, any thread.
     """
 
-    __slots__ = ("_buffer", "_limit", "_skipping")
+    __slots__ = ("_at", "_begun", "_data", "_limit", "_skipping")
 
     def __init__(self, limit: int = MAX_LINE) -> None:
-        self._buffer = bytearray()
+        self._begun = bytearray()
+        self._data = b""
+        self._at = 0
         self._limit = limit
         self._skipping = False
 
-    def feed(self, data: bytes) -> list[bytes | None]:
-        """Complete lines without their LF; blank ones are left out, None is an oversized one."""
-        if not self._buffer and not self._skipping and data.endswith(b"\n"):
+    @property
+    def waiting(self) -> bool:
+        """Whether there may be a whole line that was not taken."""
+        return self._at < len(self._data)
+
+    @property
+    def unfinished(self) -> int:
+        """Bytes of the line that has no end yet."""
+        return len(self._begun)
+
+    def feed(self, data: bytes) -> Lines:
+        """Add what came; returns itself, to be iterated."""
+        self._data = self._data[self._at :] + data if self.waiting else data
+        self._at = 0
+        return self
+
+    def end(self) -> Lines:
+        """The stream is over: a last line needs no LF."""
+        return self.feed(b"\n")
+
+    def __iter__(self) -> Lines:
+        return self
+
+    def __next__(self) -> bytes | None:
+        """The next line without its LF; blank ones are left out, None is an oversized one."""
+        if self._at == len(self._data):
             # The common case: whole lines, nothing kept.
-            return self._bounded(data.split(b"\n"))
-        self._buffer += data
-        if b"\n" not in data:
-            return self._overflow()
-        *parts, rest = bytes(self._buffer).split(b"\n")
-        self._buffer = bytearray(rest)
-        if self._skipping:
-            self._skipping = False
-            parts = parts[1:]
-        return self._bounded(parts) + self._overflow()
+            self._data, self._at = b"", 0
+            raise StopIteration
+        while (end := self._data.find(b"\n", self._at)) >= 0:
+            line = self._data[self._at : end]
+            self._at = end + 1
+            if self._skipping:
+                self._skipping = False
+                continue
+            if self._begun:
+                self._begun += line
+                line = bytes(self._begun)
+                self._begun = bytearray()
+            if len(line) > self._limit:
+                return None
+            if line and not line.isspace():
+                return line
+        if not self._keep():
+            self._begun = bytearray()
+            self._skipping = True
+            return None
+        raise StopIteration
 
-    def end(self) -> list[bytes | None]:
-        """What is left at the end of the stream: a last line without LF."""
-        rest, self._buffer = bytes(self._buffer), bytearray()
-        return [] if self._skipping else self._bounded([rest])
-
-    def _bounded(self, lines: list[bytes]) -> list[bytes | None]:
-        limit = self._limit
-        return [
-            x if len(x) <= limit else None
-            for x in lines
-            if x and (len(x) > limit or not x.isspace())
-        ]
-
-    def _overflow(self) -> list[bytes | None]:
-        if len(self._buffer) <= self._limit:
-            return []
-        self._buffer = bytearray()
-        if self._skipping:
-            return []
-        self._skipping = True
-        return [None]
+    def _keep(self) -> bool:
+        """Keep what has no end yet; false where it became too long."""
+        if not self._skipping:
+            self._begun += self._data[self._at :]
+        self._data, self._at = b"", 0
+        return len(self._begun) <= self._limit

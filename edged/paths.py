@@ -48,11 +48,35 @@ def socket_path() -> str:
 
 
 def client_socket() -> str:
-    """Where a client looks: `socket_path`, or the system's daemon when only that is there."""
+    """Where a client looks: `socket_path`, or another place where a daemon is found.
+
+    That is the socket which the daemon of the data directory was told to use, else the
+    system's.
+    """
     path = socket_path()
-    if "EDGED_SOCKET" in os.environ or os.path.exists(path) or not os.path.exists(SYSTEM_SOCKET):
+    if "EDGED_SOCKET" in os.environ or os.path.exists(path):
         return path
-    return SYSTEM_SOCKET
+    for other in (_told_socket(), SYSTEM_SOCKET):
+        if os.path.exists(other):
+            return other
+    return path
+
+
+def _told_socket() -> str:
+    """The socket that a daemon wrote into the lock of its data directory; empty without one."""
+    try:
+        lock = os.open(os.path.join(data_directory(), "lock"), os.O_RDONLY | os.O_NONBLOCK)
+    except OSError:
+        return ""
+    try:
+        text = os.read(lock, 4096)
+    except OSError:
+        return ""
+    finally:
+        os.close(lock)
+    path = os.fsdecode(text.partition(b"\n")[0])
+    # Nobody knows what a relative one is relative to.
+    return path if os.path.isabs(path) else ""
 
 
 def unreachable(path: str, error: OSError) -> str:

@@ -16,6 +16,15 @@ import msgspec
 MAX_BYTES = 50_000
 MAX_LINES = 2_000
 INLINE_BASE64 = 1_024
+STRUCTURED_MAX = 256 << 10
+"""Bytes of an encoded structured value; a longer one is stored."""
+
+MEDIA_MAX = 16
+"""Long blocks of one result that are stored; further ones are dropped."""
+
+BLOCKS_MAX = 256
+"""Blocks of one result that are no text."""
+
 NO_OUTPUT = "(no output)"
 
 
@@ -161,6 +170,10 @@ _LONG_BASE64 = re.compile(r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{1022,}={0,2}(?![A-Za
 def is_small(result: Result) -> bool:
     """Whether nothing needs to be cut or stored: the hot path's one look."""
     content = result.content
+    if result.structured is not None and not _is_slight(result.structured):
+        return False
+    if result.for_user is not None and not _fits(result.for_user):
+        return False
     if len(content) == 1 and type(content[0]) is Text:
         body = content[0].text
         return _plain(body)
@@ -170,6 +183,32 @@ def is_small(result: Result) -> bool:
         if type(block) is not Text and type(block) is not ResourceLink:
             return False
     return _plain(_text_of(content))
+
+
+SLIGHT = 4_096
+"""What `_is_slight` looks at, at most: far below `STRUCTURED_MAX` however it is encoded."""
+
+
+def _is_slight(value: Any) -> bool:
+    """Whether a structured value is surely short, by a look at its beginning alone."""
+    room = SLIGHT
+    waiting = [value]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, str | bytes):
+            room -= len(item)
+        elif isinstance(item, dict):
+            room -= 8 * len(item)
+            if room >= 0:
+                waiting += item
+                waiting += item.values()
+        elif isinstance(item, list | tuple):
+            room -= 8 * len(item)
+            if room >= 0:
+                waiting += item
+        if room < 0:
+            return False
+    return True
 
 
 def _text_of(content: list[Block]) -> str:
@@ -204,21 +243,108 @@ def _is_base64(run: str) -> bool:
     return len(set(run)) > 16 and len(run) % 4 == 0 and not run.isalpha()
 
 
+class _Shelf:
+    """Where the long parts of one result go: so many, then no more.
+
+    Attributes:
+        media: URLs of what is stored.
+        left_out: blocks that found no room.
+    """
+
+    def __init__(self, keep: Keep, media: list[str]) -> None:
+        self._keep = keep
+        self._tried = 0
+        self.media = media
+        self.left_out = 0
+
+    @property
+    def is_full(self) -> bool:
+        return self._tried >= MEDIA_MAX
+
+    def put(self, data: bytes, mime: str, name: str) -> str:
+        """Store a block; empty when it could not be stored."""
+        self._tried += 1
+        return self.put_whole(data, mime, name)
+
+    def put_whole(self, data: bytes, mime: str, name: str) -> str:
+        """Store all of a text or value that the result has a part of; there is room for it."""
+        uri = self._keep(data, mime, name)
+        if uri:
+            self.media.append(uri)
+        return uri
+
+
 def normalise(result: Result, keep: Keep, *, keep_end: bool = False) -> Result:
     """Make a result fit the contract; changes and returns `result`.
 
     Args:
         result: as the tool gave it.
-        keep: where long base64 and the whole of a cut text go.
+        keep: where long base64, the whole of a cut text and a long structured value go.
         keep_end: shells keep the end of a long text, others the beginning.
     """
     if not is_small(result):
-        result.content = [_light(block, keep, result.media) for block in result.content]
+        shelf = _Shelf(keep, result.media)
+        result.content = _some(result.content, shelf)
+        result.content = _each(result.content, shelf, _light)
         if not _fits(joined(result.content)):
-            result.content = [_linked(block, keep, result.media) for block in result.content]
+            result.content = _each(result.content, shelf, _linked)
         if not _fits(_text_of(result.content)):
-            _cut(result, keep, keep_end=keep_end)
+            _cut(result, shelf, keep_end=keep_end)
+        _cut_structured(result, shelf)
+        if result.for_user is not None and not _fits(result.for_user):
+            result.for_user = keep_lines(result.for_user, MAX_BYTES, MAX_LINES, keep_end=keep_end)
+        if shelf.left_out:
+            most = f"{MEDIA_MAX} long ones and {BLOCKS_MAX} in all"
+            _note(result, f"[{shelf.left_out} blocks are left out: a result has at most {most}]")
     return complete(result)
+
+
+def _some(content: list[Block], shelf: _Shelf) -> list[Block]:
+    """All texts, and of the other blocks the first ones."""
+    others = sum(type(block) is not Text for block in content)
+    if others <= BLOCKS_MAX:
+        return content
+    shelf.left_out += others - BLOCKS_MAX
+    kept: list[Block] = []
+    room = BLOCKS_MAX
+    for block in content:
+        if type(block) is not Text:
+            room -= 1
+        if room >= 0 or type(block) is Text:
+            kept.append(block)
+    return kept
+
+
+def _each(
+    content: list[Block], shelf: _Shelf, change: Callable[[Block, _Shelf], Block | None]
+) -> list[Block]:
+    """The blocks changed; those without a place are counted."""
+    kept = [changed for block in content if (changed := change(block, shelf)) is not None]
+    shelf.left_out += len(content) - len(kept)
+    return kept
+
+
+def _note(result: Result, note: str) -> None:
+    """A word for the model on what is not there."""
+    result.content.append(Text(note))
+    if result.for_llm:
+        result.for_llm += f"\n{note}"
+
+
+def _cut_structured(result: Result, shelf: _Shelf) -> None:
+    """A long structured value becomes a medium."""
+    if result.structured is None or _is_slight(result.structured):
+        return
+    result.structured = _encodable_value(result.structured)
+    if result.structured is None:
+        return
+    data = msgspec.json.encode(result.structured)
+    if len(data) <= STRUCTURED_MAX:
+        return
+    result.structured = None
+    uri = shelf.put_whole(data, "application/json", "structured")
+    where = uri or "it could not be stored"
+    _note(result, f"[the structured result has {len(data)} bytes: {where}]")
 
 
 def complete(result: Result) -> Result:
@@ -263,48 +389,50 @@ def _encodable_value(value: Any) -> Any:
     return value
 
 
-def _light(block: Block, keep: Keep, media: list[str]) -> Block:
-    """The block with its long base64 moved to media."""
+def _light(block: Block, shelf: _Shelf) -> Block | None:
+    """The block with its long base64 moved to media; None when there is no more room."""
     if isinstance(block, Text):
-        return _light_text(block, keep, media)
+        return _light_text(block, shelf)
     if isinstance(block, Image | Audio):
         if len(block.data) < INLINE_BASE64:
             return block
-        return _stored(block.data, block.mime_type, keep, media) or block
+        return None if shelf.is_full else _stored(block.data, block.mime_type, shelf) or block
     if isinstance(block, Resource):
         blob = block.resource.get("blob")
         if isinstance(blob, str) and len(blob) >= INLINE_BASE64:
             mime = str(block.resource.get("mimeType") or "application/octet-stream")
-            return _stored(blob, mime, keep, media) or block
+            return None if shelf.is_full else _stored(blob, mime, shelf) or block
     return block
 
 
-def _linked(block: Block, keep: Keep, media: list[str]) -> Block:
-    """The block; an embedded resource with a long text as a link to it, or cut."""
+def _linked(block: Block, shelf: _Shelf) -> Block | None:
+    """The block; an embedded resource with a long text as a link to it, or cut, or None."""
     body = block.resource.get("text") if isinstance(block, Resource) else None
     if not isinstance(block, Resource) or not isinstance(body, str) or len(body) < INLINE_BASE64:
         return block
+    if shelf.is_full:
+        return None
     mime = str(block.resource.get("mimeType") or "text/plain; charset=utf-8")
     data = body.encode("utf-8", "replace")
-    uri = keep(data, mime, "resource")
+    uri = shelf.put(data, mime, "resource")
     if not uri:
         short = keep_lines(body, INLINE_BASE64, MAX_LINES, keep_end=False)
         return Resource({**block.resource, "text": short}, block.annotations)
-    media.append(uri)
     name = str(block.resource.get("uri") or "resource")
     return ResourceLink(uri, name, description=name, mime_type=mime, size=len(data))
 
 
-def _light_text(block: Text, keep: Keep, media: list[str]) -> Text:
+def _light_text(block: Text, shelf: _Shelf) -> Text:
+    # Beyond what may be stored base64 is a text like any other, which is cut.
     def data_url(match: re.Match[str]) -> str:
         mime = match.group(1) or "application/octet-stream"
-        link = _stored(match.group(2), mime, keep, media)
+        link = None if shelf.is_full else _stored(match.group(2), mime, shelf)
         return link.uri if link else match.group()
 
     def run(match: re.Match[str]) -> str:
-        if not _is_base64(match.group()):
+        if shelf.is_full or not _is_base64(match.group()):
             return match.group()
-        link = _stored(match.group(), "application/octet-stream", keep, media)
+        link = _stored(match.group(), "application/octet-stream", shelf)
         return link.uri if link else match.group()
 
     body = block.text
@@ -314,7 +442,7 @@ def _light_text(block: Text, keep: Keep, media: list[str]) -> Text:
     return block if body == block.text else Text(body, block.annotations)
 
 
-def _stored(data: str, mime: str, keep: Keep, media: list[str]) -> ResourceLink | None:
+def _stored(data: str, mime: str, shelf: _Shelf) -> ResourceLink | None:
     import binascii  # noqa: PLC0415  rare, off the start-up path
 
     plain = "".join(data.split()).rstrip("=").replace("-", "+").replace("_", "/")
@@ -325,19 +453,18 @@ def _stored(data: str, mime: str, keep: Keep, media: list[str]) -> ResourceLink 
         return None
     kind = mime.partition("/")[0]
     name = kind if kind in ("image", "audio", "video") else "data"
-    uri = keep(raw, mime, name)
+    uri = shelf.put(raw, mime, name)
     if not uri:
         return None
-    media.append(uri)
     return ResourceLink(uri, name, description=mime, mime_type=mime, size=len(raw))
 
 
-def _cut(result: Result, keep: Keep, *, keep_end: bool) -> None:
+def _cut(result: Result, shelf: _Shelf, *, keep_end: bool) -> None:
     """All text of a result as one block within the bounds, with a word on what was left out."""
     whole = _text_of(result.content)
     data = whole.encode("utf-8", "replace")
     lines = count_lines(whole)
-    uri = keep(data, "text/plain; charset=utf-8", "output")
+    uri = shelf.put_whole(data, "text/plain; charset=utf-8", "output")
     kept = keep_lines(whole, MAX_BYTES, MAX_LINES, keep_end=keep_end)
     where = f"; the whole output: {uri}" if uri else ""
     note = (
@@ -351,8 +478,6 @@ def _cut(result: Result, keep: Keep, *, keep_end: bool) -> None:
     result.content = others
     result.for_llm = ""
     result.truncated = Truncated(len(data), lines, "end" if keep_end else "start", uri)
-    if uri:
-        result.media.append(uri)
 
 
 def keep_lines(body: str, max_bytes: int, max_lines: int, *, keep_end: bool) -> str:
@@ -421,12 +546,23 @@ def _worth(secrets: tuple[str, ...]) -> list[str]:
 
 
 def _masked(text: str, worth: list[str]) -> str:
-    # Again until nothing is found: what stands around a mask may be another secret. Ends,
-    # since each step makes the text shorter.
-    while any(secret in text for secret in worth):
-        for secret in worth:
-            text = text.replace(secret, MASK)
-    return text
+    """One pass for each secret: linear, whatever a tool puts around a secret."""
+    for secret in worth:
+        text = text.replace(secret, MASK)
+    # What stands around a mask may be a secret, or be one again without end.
+    return MASK if any(secret in text for secret in worth) else text
+
+
+def absent(value: Any, secrets: tuple[str, ...]) -> Any:
+    """`mask` for short secrets too; results alone may hold a short one, by chance."""
+    worth = _worth(secrets)
+    short = "|".join(re.escape(s) for s in secrets if 0 < len(s) < SECRET_MIN)
+
+    def masked(text: str) -> str:
+        text = _masked(text, worth)
+        return re.sub(short, MASK, text) if short else text
+
+    return _mapped(value, masked) if secrets else value
 
 
 def _mapped(value: Any, change: Callable[[str], str], depth: int = 0) -> Any:

@@ -20,7 +20,7 @@ from edged.dispatch import Dispatcher
 from edged.errors import CallTimeoutError, SandboxSetupError, StoreError
 from edged.identity import LOCAL_USER
 from edged.results import Result, Text
-from edged.sandbox import bwrap, limits
+from edged.sandbox import bwrap, limits, proc
 from edged.sandbox.account import Account, tool_account
 from edged.sandbox.outcome import Outcome
 from edged.sandbox.pool import Pool
@@ -169,13 +169,16 @@ class Runner:
 
     async def _probe(self, ready: asyncio.Future[None]) -> None:
         try:
+            title = await self._end_orphans()
             self._account = tool_account()
             self._check_reach(self._account)
             self._backend = backend = limits.detect(watch_only=self._settings.limits == "rlimits")
             if self._off:
                 capability = Capability(ok=False, level="none")
             else:
-                capability = await probe(backend, self._account.uid, self._account.gid)
+                capability = await probe(
+                    backend, self._account.uid, self._account.gid, title=title
+                )
             if capability.ok or self._off:
                 self._pool = Pool(
                     backend,
@@ -186,6 +189,7 @@ class Runner:
                     parallel=self._settings.parallel,
                     queue_max=self._settings.queue,
                     idle_s=seconds(self._settings.idle),
+                    title=title,
                     confined=not self._off,
                 )
                 await self._pool.__aenter__()
@@ -200,6 +204,19 @@ class Runner:
         self._rebuild()
         ready.set_result(None)
         self._ready = None
+
+    async def _end_orphans(self) -> str:
+        """End what a daemon left that was killed while a sandbox started; the title of ours.
+
+        bubblewrap's first process waits for ever for one that died before it was let go.
+        """
+        # Nobody else uses this title now: the data directory is locked.
+        there = os.stat(self._data)
+        title = f"edged-sandbox-{there.st_dev:x}-{there.st_ino:x}"
+        left = await asyncio.to_thread(proc.end_titled, title)
+        if left:
+            log.warning(f"ended {left} sandboxes of a daemon that was killed")
+        return title
 
     def _check_reach(self, account: Account) -> None:
         """Make sure that the tools' account can be shown what a sandbox is made of.
@@ -276,7 +293,7 @@ class Runner:
                 raise
             reason = f"timed out after {ctx.timeout_s:g} s"
             raise CallTimeoutError(reason) from None
-        self._log_output(entry, outcome)
+        self._log_output(entry, outcome, ctx.masked)
         result = self._result(outcome)
         if result.is_error:
             self._hint_env(entry, runs.permissions, ctx.caller.user, result)
@@ -296,12 +313,12 @@ class Runner:
                     line = "the owner's variables go to global tools and to the owner's own"
                 result.content.append(Text(f"{variable} has no value: {line}"))
 
-    def _log_output(self, entry: Entry, outcome: Outcome) -> None:
+    def _log_output(self, entry: Entry, outcome: Outcome, masked: tuple[str, ...]) -> None:
         """What a tool printed is for its maker; never where it may hold a secret input."""
         written = (outcome.stdout + outcome.stderr).strip()
         found = entry.manifest
         if written and found is not None and not any(i.sensitive for i in found.inputs):
-            text = results.mask(written[-OUTPUT_LOGGED:], self._loaded.secrets)
+            text = results.absent(written, masked)[-OUTPUT_LOGGED:]
             log.info(f"tool {found.name} printed: {text}")
 
     def _result(self, outcome: Outcome) -> Result:
@@ -328,7 +345,7 @@ class Runner:
             )
             session = ctx.session
             raw = msgspec.json.encode(params)
-            call = self._dispatcher.start(caller, session, name, raw)
+            call = self._dispatcher.start(caller, session, name, raw, masked=ctx.masked)
             result: dict[str, Any] = msgspec.to_builtins(await call.wait())
             return result
 

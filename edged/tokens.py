@@ -22,6 +22,11 @@ PREFIX = "edged_"
 FIRST = "first"
 """Name of the token that the daemon makes by itself."""
 
+FIRST_FILE = "token"
+"""Below the data directory: its secret."""
+
+MAKE_OWNER = "edged token add NAME --role owner"
+
 
 class Token(msgspec.Struct, frozen=True):
     """One token without its secret."""
@@ -39,8 +44,14 @@ class Tokens:
     def __init__(self, store: Store, data: str, clock: Clock) -> None:
         self._store = store
         self._clock = clock
-        self.first = os.path.join(data, "token")
+        self.first = os.path.join(data, FIRST_FILE)
         self._tokens: dict[str, Token] = {t.name: t for t in store.load("tokens", list[Token], [])}
+
+    def advice(self) -> str:
+        """Where an owner finds a token, or how one is made."""
+        if os.path.exists(self.first):
+            return f"the owner's first token is in {self.first}"
+        return f"an owner makes one: {MAKE_OWNER}"
 
     def ensure_first(self) -> None:
         """Make the owner's token where there is none yet."""

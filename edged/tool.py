@@ -31,6 +31,7 @@ class Context(msgspec.Struct, frozen=True, gc=False):
         services: the daemon's long-lived parts (`edged.services.Services`).
         call: runs another tool with this caller's rights.
         promote: makes hidden tools callable in this session for N turns.
+        masked: secrets of this call and those around it; never in what comes out.
     """
 
     caller: Caller
@@ -41,6 +42,7 @@ class Context(msgspec.Struct, frozen=True, gc=False):
     services: Any
     call: Callable[[str, bytes], Awaitable[Result]]
     promote: Callable[[list[str], int], None]
+    masked: tuple[str, ...] = ()
 
 
 class Hints(msgspec.Struct, frozen=True):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from importlib import import_module
 from types import ModuleType
 
@@ -48,16 +49,31 @@ def run(arguments: list[str]) -> int:
 
 def guarded(work: Callable[[], int]) -> int:
     """Run `work`; what it raises becomes a line for people and an exit code."""
+    code = _coded(work)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError as error:
+            # What is still buffered must not be tried again at the exit, with a complaint.
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, stream.fileno())
+            os.close(nowhere)
+            if not isinstance(error, BrokenPipeError):
+                code = complain(error, FAILED)
+    return code
+
+
+def _coded(work: Callable[[], int]) -> int:
     try:
-        code = work()
-        sys.stdout.flush()
-        return code
+        return work()
     except BrokenPipeError:
-        # The reader has seen enough (`| head`). What is still buffered must not be tried again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # The reader has seen enough (`| head`).
         return DONE
     except KeyboardInterrupt:
         return INTERRUPTED
+    except SystemExit as end:
+        # The option parser's, after its help.
+        return DONE if end.code is None else int(end.code)
     except UsageError as error:
         return complain(error, USAGE)
     except NoDaemonError as error:
@@ -68,11 +84,15 @@ def guarded(work: Callable[[], int]) -> int:
 
 def complain(error: object, code: int) -> int:
     """Say on standard error what went wrong and what to do; returns `code`."""
-    sys.stderr.write(f"edged: {error}\n")
+    with suppress(OSError):
+        # Where nobody can be told, the exit code still says it.
+        sys.stderr.write(f"edged: {error}\n")
     return code
 
 
 def _dispatch(arguments: list[str]) -> int:
+    for word in arguments:
+        _check_text(word)
     verb = arguments[0] if arguments else "--help"
     if verb in ("-h", "--help", "help"):
         sys.stdout.write(overview())
@@ -89,6 +109,18 @@ def _dispatch(arguments: list[str]) -> int:
     module.options(parser)
     code: int = module.run(parser.parse(arguments[1:]))
     return code
+
+
+def _check_text(word: str) -> None:
+    """Refuse bytes that no JSON can carry; Python has them as half characters (PEP 383)."""
+    if word.isascii() or not any("\udc80" <= char <= "\udcff" for char in word):
+        return
+    from edged.cli import show
+
+    shown = os.fsencode(word).decode("utf-8", "backslashreplace")
+    raise UsageError(
+        f"{show.cut(show.one_line(shown), 60)} is not UTF-8 text: convert it (iconv -t UTF-8)"
+    )
 
 
 def load(verb: str) -> ModuleType:

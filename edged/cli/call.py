@@ -22,7 +22,12 @@ def options(parser: Parser) -> None:
     """Add the verb's options."""
     parser.add_argument("name", metavar="TOOL", help="a tool")
     parser.add_argument(
-        "pairs", metavar="key=value", nargs="*", help="inputs; key=@file reads a file"
+        "pairs",
+        metavar="key=value",
+        nargs="*",
+        # Else argparse counts them among the required ones.
+        default=[],
+        help="inputs; key=@file reads a file",
     )
     parser.add_argument(
         "--args", metavar="JSON", help="all inputs as one object; - or @file reads"
@@ -82,7 +87,10 @@ def _file(key: str, path: str) -> str:
 
 def _object(text: str) -> Any:
     if text == "-":
-        text = sys.stdin.read()
+        try:
+            text = sys.stdin.buffer.read().decode()
+        except UnicodeDecodeError:
+            raise UsageError("--args -: standard input is not UTF-8 text") from None
     elif text.startswith("@"):
         text = _file("--args", text[1:])
     try:
@@ -145,8 +153,10 @@ class _Updates:
 def _print(client: Client, name: str, result: Result, directory: str | None) -> None:
     saver = Saver(client, name, directory)
     stream = sys.stderr if result.is_error else sys.stdout
+    whole = "" if directory or stream.isatty() else _whole(saver, result)
     for block in result.content:
-        text = _shown(saver, block)
+        # All text of a cut result is one block.
+        text = whole if whole and isinstance(block, Text) else _shown(saver, block)
         if stream.isatty():
             text = show.safe(text)
         stream.write(text if text.endswith("\n") else f"{text}\n")
@@ -156,6 +166,17 @@ def _print(client: Client, name: str, result: Result, directory: str | None) -> 
     for uri in saver.unsaved(result.media):
         # The whole of what was cut above.
         sys.stderr.write(f"edged: whole output: {saver.medium(uri)}\n")
+
+
+def _whole(saver: Saver, result: Result) -> str:
+    """The text that was cut for the model, for who reads a file or a pipe; or nothing."""
+    if result.truncated is None or not result.truncated.media:
+        return ""
+    try:
+        return saver.text(result.truncated.media)
+    except EdgedError as error:
+        sys.stderr.write(f"edged: the whole output is not to be had: {error}\n")
+        return ""
 
 
 def _shown(saver: Saver, block: Block) -> str:

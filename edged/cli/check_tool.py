@@ -7,11 +7,14 @@ from typing import Any
 
 import msgspec
 
+from edged import plugins
 from edged.cli import FAILED, show
 from edged.cli.parser import Parser, add_json
 from edged.toolmd.check import Finding, check
 
 EXAMPLE = "edged check-tool ./my_tool"
+
+_COLOURS = {"error": "red", "warning": "yellow", "note": "dim"}
 
 
 def options(parser: Parser) -> None:
@@ -22,7 +25,8 @@ def options(parser: Parser) -> None:
 
 def run(args: Any) -> int:
     """Run the verb; returns the exit code."""
-    found = {directory: check(directory) for directory in args.directories}
+    names = built_in()
+    found = {directory: check(directory, names) for directory in args.directories}
     findings = [one for some in found.values() for one in some]
     if args.json:
         show.json([msgspec.to_builtins(one) for one in findings])
@@ -35,11 +39,18 @@ def run(args: Any) -> int:
     return FAILED if any(one.severity == "error" for one in findings) else 0
 
 
+def built_in() -> frozenset[str]:
+    """Names of the daemon's own tools: `echo` too, which is off unless it is wanted."""
+    package = "edged.tools"
+    modules = (plugins.load(package, name) for name in plugins.names(package))
+    return frozenset(tool.name for module in modules for tool in module.TOOLS)
+
+
 def _line(one: Finding) -> str:
     place = f"{_near(one.file)}:{one.line}" if one.line else _near(one.file)
-    colour = "red" if one.severity == "error" else "yellow"
     remedy = f": {one.remedy}" if one.remedy else ""
-    return f"{place}: {show.paint(one.severity, colour)}: {show.safe(one.reason + remedy)}"
+    severity = show.paint(one.severity, _COLOURS[one.severity])
+    return f"{place}: {severity}: {show.safe(one.reason + remedy)}"
 
 
 def _near(path: str) -> str:

@@ -47,6 +47,7 @@ def run(args: Any) -> int:
     """Run the verb; returns the exit code."""
     explicit = args.config is not None or "EDGED_CONFIG" in os.environ
     loaded = settings.load(args.config or paths.config_file(), explicit=explicit)
+    _check_addresses(loaded.config.http.listen)
     data = args.data or paths.data_directory()
     values = list(explained(loaded, os.path.join(data, SWITCHES)))
     if args.json:
@@ -57,6 +58,18 @@ def run(args: Any) -> int:
     for line in rendered(values, explain=args.explain):
         show.out(line)
     return 0
+
+
+def _check_addresses(listen: list[str]) -> None:
+    """Refuse what `edged serve` would refuse when it begins to listen.
+
+    Raises:
+        ConfigError: one is no address.
+    """
+    from edged.transports.http import parse
+
+    for address in listen:
+        parse(address)
 
 
 def explained(loaded: Loaded, switches: str) -> Iterator[Value]:

@@ -78,11 +78,7 @@ def _inputs(schema: dict[str, Any]) -> None:
         rows.append((name, kind(one), need, one.get("description", "")))
     show.out("")
     # Descriptions are not cut here: this is the place to read them.
-    columns = show.Columns(("INPUT", "TYPE", "", "DESCRIPTION"), rows)
-    show.out(columns.header())
-    for row in rows:
-        for line in columns.lines(row):
-            show.out(line)
+    show.table(("INPUT", "TYPE", "", "DESCRIPTION"), rows, whole=True)
 
 
 def kind(schema: dict[str, Any]) -> str:

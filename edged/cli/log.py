@@ -33,7 +33,7 @@ def run(args: Any) -> int:
         if args.json:
             show.json(records)
         else:
-            show.table(HEADER, [_row(r) for r in records])
+            show.table(HEADER, [_row(r) for r in records], whole=True)
         return 0
     first, more = client.follow("edged/log", {"limit": args.limit, "follow": True})
     printed = _Lines(first["records"], as_json=args.json)
@@ -50,7 +50,8 @@ class _Lines:
 
     def __init__(self, records: list[dict[str, Any]], *, as_json: bool) -> None:
         self._json = as_json
-        typical = ("01-01 00:00:00", "a_usual_name", "error", "1000.0", "local unix", "")
+        time, wide = "01-01 00:00:00", "invalid_arguments"
+        typical = (time, "a_usual_name", wide, "1000.0", "local unix", "")
         self._columns = show.Columns(HEADER, [typical, *map(_row, records)])
         if not as_json:
             show.out(self._columns.header())
@@ -62,7 +63,8 @@ class _Lines:
         if self._json:
             show.json_line(record)
         else:
-            show.out(self._columns.line(_row(record)))
+            for line in self._columns.lines(_row(record)):
+                show.out(line)
             sys.stdout.flush()
 
 

@@ -9,9 +9,11 @@ from typing import Any
 
 from edged import paths
 from edged.cli import UsageError, show
+from edged.cli.check_tool import built_in
 from edged.cli.parser import Parser, add_connection, connect
 from edged.errors import ConfigError, EdgedError
 from edged.identity import LOCAL_USER
+from edged.toolmd.check import RESERVED
 from edged.toolmd.templates import TEMPLATES
 
 EXAMPLE = "edged new-tool my_tool --language bash"
@@ -36,6 +38,8 @@ def run(args: Any) -> int:
             f"{args.name!r} is no tool name: a lower-case letter, then letters, digits or _,"
             " 40 at most"
         )
+    if args.name in built_in():
+        raise UsageError(f"{args.name} {RESERVED}")
     path = write(args.name, args.language, args.directory)
     shown = shlex.quote(os.path.relpath(path))
     home, note = _tools_directory(args)

@@ -67,18 +67,22 @@ class Parser(argparse.ArgumentParser):
 
 def positive(text: str) -> float:
     """The type of an option in seconds."""
-    value = float(text)
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
     if not 0 < value <= 86_400:
-        raise argparse.ArgumentTypeError(f"{text} is not from 0 to 86400 seconds")
+        raise argparse.ArgumentTypeError(
+            f"must be more than 0 and at most 86400 seconds, not {text}"
+        )
     return value
 
 
 def count(text: str) -> int:
     """The type of an option that counts."""
-    value = int(text)
-    if value < 0:
-        raise argparse.ArgumentTypeError(f"{text} is below 0")
-    return value
+    if not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise argparse.ArgumentTypeError(f"must be a whole number, 0 or more, not {text}")
+    return int(text)
 
 
 def add_json(parser: Parser) -> None:

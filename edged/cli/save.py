@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 
 from edged.client import Client
 from edged.errors import NotFoundError
@@ -40,12 +41,22 @@ class Saver:
         self._client = client
         self._tool = tool
         self._directory = directory
+        self._own = directory is None
         self._made = False
         self._saved: set[str] = set()
 
     def unsaved(self, uris: list[str]) -> list[str]:
         """Those that `medium` was not asked for yet."""
         return [uri for uri in uris if uri.startswith("media://") and uri not in self._saved]
+
+    def text(self, uri: str) -> str:
+        """The content of a text medium, which counts as saved.
+
+        Raises:
+            EdgedError: it is gone or cannot be had.
+        """
+        self._saved.add(uri)
+        return self._client.medium(uri).data.decode("utf-8", "replace")
 
     def medium(self, uri: str) -> str:
         """Save a medium; returns its path, or says that it is gone."""
@@ -69,6 +80,13 @@ class Saver:
                     file.write(data)
             except FileExistsError:
                 number += 1
+            except OSError:
+                if self._own:
+                    # Nobody looks there for half a file, or for none.
+                    with suppress(OSError):
+                        os.unlink(path)
+                        os.rmdir(directory)
+                raise
             else:
                 return path
 

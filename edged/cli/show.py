@@ -103,7 +103,11 @@ def cut(text: str, columns: int) -> str:
 
 
 class Columns:
-    """Aligned columns; the last one takes the room that is left, and is cut to it."""
+    """Aligned columns; the last one takes the room that is left.
+
+    It is cut to it, and others give way to it, on a terminal only: what goes to a
+    file or to `grep` is whole.
+    """
 
     def __init__(self, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         """Fit the columns to some rows.
@@ -117,7 +121,7 @@ class Columns:
         self._widths = [min(max(cells(one_line(c)) for c in col), _COLUMN_MAX) for col in fitted]
         room = width() - len(_GAP) * (len(header) - 1)
         # The widest give way until the last one has a quarter of the line; never the first.
-        inner = range(1, len(header) - 1)
+        inner = range(1, len(header) - 1) if is_terminal() else range(0)
         while sum(self._widths[:-1]) > room * 3 // 4 and any(self._widths[i] > 4 for i in inner):
             self._widths[max(inner, key=self._widths.__getitem__)] -= 1
         self._widths[-1] = max(room - sum(self._widths[:-1]), 10)
@@ -131,19 +135,27 @@ class Columns:
         parts = []
         for index, text in enumerate(row):
             room = self._widths[index]
-            shown = cut(one_line(text), room)
-            pad = "" if index == len(row) - 1 else " " * (room - cells(shown))
+            is_last = index == len(row) - 1
+            shown = one_line(text)
+            if not is_last or is_terminal():
+                shown = cut(shown, room)
+            pad = "" if is_last else " " * (room - cells(shown))
             colour = colours[index] if index < len(colours) else ""
             parts.append(paint(shown, colour) + pad)
         return _GAP.join(parts).rstrip()
 
     def lines(self, row: Sequence[str], colours: Sequence[str] = ()) -> list[str]:
-        """One row with the whole text of its last column, over as many lines as it takes."""
+        """One row with the whole text of its last column.
+
+        On a terminal it takes as many lines as that needs, else one.
+        """
+        if not is_terminal():
+            return [self.line(row, colours)]
         plain, tail = self.line((*row[:-1], "")), wrapped(one_line(row[-1]), self._widths[-1])
         indent = sum(self._widths[:-1]) + len(_GAP) * (len(row) - 1)
         pad = " " * (indent - cells(plain))
         head = self.line((*row[:-1], ""), colours)
-        return [f"{head}{pad}{tail[0]}", *(" " * indent + line for line in tail[1:])]
+        return [f"{head}{pad}{tail[0]}".rstrip(), *(" " * indent + line for line in tail[1:])]
 
 
 def wrapped(text: str, columns: int) -> list[str]:
@@ -157,23 +169,45 @@ def wrapped(text: str, columns: int) -> list[str]:
     return lines
 
 
-def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print rows under their names."""
+def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, whole: bool = False) -> None:
+    """Print rows under their names; `whole` cuts nothing off the last column."""
     columns = Columns(header, rows)
     out(columns.header())
     for row in rows:
-        out(columns.line(row))
+        for line in columns.lines(row) if whole else (columns.line(row),):
+            out(line)
 
 
 def facts(rows: Iterable[tuple[str, str]]) -> None:
-    """Print names and values, one a line, values aligned; several lines of one value too."""
+    """Print names and values, one a line, values aligned; several lines of one value too.
+
+    A longer line than the terminal has is broken at spaces.
+    """
     kept = [(name, value) for name, value in rows if value]
     column = max((len(name) for name, _ in kept), default=0)
+    room = width() - column - len(_GAP)
     for name, value in kept:
-        first, *rest = safe(value).split("\n")
+        first, *rest = (part for line in safe(value).split("\n") for part in _fitted(line, room))
         out(f"{paint(f'{name:{column}}', 'bold')}{_GAP}{first}")
         for line in rest:
             out(" " * (column + len(_GAP)) + line)
+
+
+def _fitted(line: str, columns: int) -> list[str]:
+    return [line] if cells(line) <= columns else wrapped(line, columns)
+
+
+def duration(seconds: float) -> str:
+    """A time as people say it, in its two largest units."""
+    units = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
+    whole = int(seconds)
+    first = next((at for at, (_, length) in enumerate(units) if whole >= length), len(units) - 1)
+    parts: list[str] = []
+    for unit, length in units[first : first + 2]:
+        count, whole = divmod(whole, length)
+        if count or not parts:
+            parts.append(f"{count} {unit}")
+    return " ".join(parts)
 
 
 def size(count: float) -> str:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from edged.cli import show
 from edged.cli.parser import Parser, add_connection, add_json, connect, positive
+from edged.cli.tools import blocked
 from edged.client import Client
 from edged.errors import NoDaemonError
 
 EXAMPLE = "edged status --wait-ready --timeout 30"
 
 _RETRY_S = 0.1
+_MIB = 1 << 20
+_STATES = ("enabled", "disabled", "blocked", "overridden")
 
 
 def options(parser: Parser) -> None:
@@ -37,9 +41,20 @@ def run(args: Any) -> int:
     found = client.request("edged/status")
     if args.json:
         show.json(found)
-    else:
-        show.facts((name.replace("_", " "), _text(value)) for name, value in found.items())
+        return 0
+    note = ""
+    if found["tools"].get("blocked"):
+        states = client.request("edged/tools/state")["tools"]
+        note = blocked(states)
+        found["tools"] = _without_overridden(found["tools"], states)
+    show.facts(rows(found, note))
     return 0
+
+
+def _without_overridden(counts: dict[str, int], states: list[dict[str, Any]]) -> dict[str, int]:
+    """The counts with tools that another one overrides apart: those are no fault."""
+    overridden = sum(row["reason_code"] == "shadowed" for row in states)
+    return {**counts, "blocked": counts["blocked"] - overridden, "overridden": overridden}
 
 
 def _ready(args: Any) -> Client:
@@ -58,15 +73,71 @@ def _ready(args: Any) -> Client:
             return client
 
 
+def rows(found: dict[str, Any], note: str) -> Iterator[tuple[str, str]]:
+    """The facts for people, in the daemon's order.
+
+    Args:
+        found: the answer of `edged/status`; parts that are not known here are shown too.
+        note: what is to be said of blocked tools; empty for nothing.
+    """
+    shown = {**found, "user": f"{found['user']}, {found['role']}"}
+    del shown["role"]
+    if note:
+        shown["problems"] = [*found["problems"], note]
+    for key, value in shown.items():
+        yield from _ROWS[key](value) if key in _ROWS else [(key.replace("_", " "), _text(value))]
+
+
+def _tools(counts: dict[str, int]) -> str:
+    return ", ".join(f"{counts[one]} {one}" for one in _STATES if counts.get(one)) or "none"
+
+
+def _sandbox(found: dict[str, Any]) -> Iterator[str]:
+    """What holds tools, and each thing to know of it; a line may come twice."""
+    if "ok" not in found:
+        # Not tried yet, or switched off.
+        yield found.get("warning") or found["level"]
+        return
+    name = f"bubblewrap {'.'.join(map(str, found['version']))}".strip()
+    if found["ok"]:
+        yield f"{found['level']}, {name}"
+        yield from filter(None, [found.get("limits", "")])
+    else:
+        yield f"{name} does not work: {found['error']}"
+        yield from filter(None, [found["remedy"]])
+    yield from found["warnings"]
+
+
+def _warm(found: dict[str, Any]) -> Iterator[str]:
+    yield (
+        f"calls: {found['warm_calls']} warm, {found['cold_calls']} cold; "
+        f"now {found['running']} running, {found['waiting']} waiting"
+    )
+    memory, budget = (f"{found[key] / _MIB:.0f} MiB" for key in ("memory", "budget"))
+    spares = found["spares"]
+    yield f"spares: {len(spares)}, {memory} of {budget}"
+    if spares:
+        table = [("TOOL", "LANGUAGE", "MIB", "AGE"), *map(_spare, spares)]
+        columns = show.Columns(table[0], table[1:])
+        yield from (f"  {columns.line(row)}" for row in table)
+
+
+def _spare(one: dict[str, Any]) -> tuple[str, ...]:
+    age = show.duration(one["age_s"])
+    return (
+        one["name"],
+        one["language"],
+        f"{one['memory'] / _MIB:.1f}",
+        age if one["ready"] else f"{age}, starting",
+    )
+
+
 def _text(value: Any) -> str:
-    if isinstance(value, dict):
-        return "\n".join(f"{k.replace('_', ' ')}: {_flat(v)}" for k, v in value.items() if v != "")
-    if isinstance(value, list):
-        return "\n".join(map(_flat, value)) or "none"
-    return _flat(value)
+    return "\n".join(map(_flat, value)) or "none" if isinstance(value, list) else _flat(value)
 
 
 def _flat(value: Any) -> str:
+    """A value of any shape on one line."""
     if value is None:
         return "none"
     if isinstance(value, bool):
@@ -76,3 +147,15 @@ def _flat(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(map(_flat, value)) or "none"
     return str(value)
+
+
+_ROWS: dict[str, Callable[[Any], Iterable[tuple[str, str]]]] = {
+    "uptime_s": lambda value: [("up", show.duration(value))],
+    "user": lambda value: [("you are", value)],
+    "tools": lambda value: [("tools", _tools(value))],
+    "audit_lost": lambda value: [("audit", f"{value} records lost" if value else "nothing lost")],
+    "board": lambda value: [(name, _flat(part)) for name, part in value.items() if part],
+    "sandbox": lambda value: [("sandbox", "\n".join(dict.fromkeys(_sandbox(value))))],
+    "warm": lambda value: [("warm", "\n".join(_warm(value)))],
+}
+"""What needs words of its own; all else is shown as it is."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any
 
 from edged.cli import UsageError, show
 from edged.cli.parser import Parser, add_connection, add_json, connect
+from edged.client import Client
+from edged.tokens import FIRST, FIRST_FILE, MAKE_OWNER
 
 EXAMPLE = "edged token add kitchen --user ada@example.org\nedged token revoke kitchen"
 
@@ -33,7 +36,9 @@ def run(args: Any) -> int:
     params = {"action": args.action, "name": args.name or ""}
     if args.action == "add":
         params |= {"user": args.user or "local", "role": args.role or "agent"}
-    answer = connect(args).request("edged/token", params)
+    client = connect(args)
+    file = _first_file(client) if (args.action, args.name) == ("revoke", FIRST) else ""
+    answer = client.request("edged/token", params)
     if args.json:
         show.json(answer["tokens"] if args.action == "list" else answer)
     elif args.action == "list":
@@ -44,4 +49,12 @@ def run(args: Any) -> int:
         show.out(answer["token"])
     else:
         show.out(f"{args.name}: revoked")
+        if file:
+            sys.stderr.write(f"edged: {file} went with it: for another, {MAKE_OWNER}\n")
     return 0
+
+
+def _first_file(client: Client) -> str:
+    """The file of the owner's first token, which goes with the token; empty without one."""
+    path = os.path.join(client.request("edged/status")["data"], FIRST_FILE)
+    return path if os.path.exists(path) else ""

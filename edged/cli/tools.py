@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from edged.cli import UsageError, show
@@ -46,15 +47,29 @@ def run(args: Any) -> int:
         show.json(client.request("edged/definitions", {"format": args.format})["tools"])
         return 0
     rows = client.request("edged/tools/state")["tools"]
-    if not args.all:
-        rows = [r for r in rows if r["status"] == "enabled" and not r.get("hidden")]
+    usable = [r for r in rows if r["status"] == "enabled" and not r.get("hidden")]
     if args.json:
-        show.json(rows)
+        show.json(rows if args.all else usable)
     elif args.all:
         _with_reasons(rows)
     else:
-        _usable(rows)
+        _usable(usable)
+        note = blocked(rows)
+        if note:
+            # After the list, wherever each of the two goes.
+            sys.stdout.flush()
+            sys.stderr.write(f"edged: {note}\n")
     return 0
+
+
+def blocked(rows: list[dict[str, Any]]) -> str:
+    """How many tools cannot be called and why not; empty where all is well."""
+    # To override a tool with one's own is no fault.
+    count = sum(r["status"] == "blocked" and r["reason_code"] != "shadowed" for r in rows)
+    if not count:
+        return ""
+    what = "1 tool is" if count == 1 else f"{count} tools are"
+    return f"{what} blocked: edged tools --all says why"
 
 
 def _usable(rows: list[dict[str, Any]]) -> None:

@@ -8,7 +8,7 @@ transport hands it lines and a way to send. Nothing is sent for a cancelled id.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -40,6 +40,9 @@ INSTRUCTIONS = (
     "results name long outputs by media:// URLs."
 )
 LIST_TTL_MS = 1_000
+
+BACKLOG_MAX = 1 << 20
+"""Bytes of records or of earlier events that one request brings; the oldest are left out."""
 
 
 class _Meta(msgspec.Struct, frozen=True, gc=False):
@@ -475,7 +478,7 @@ class Connection:
     def _log(self, request: _Request) -> None:
         params = msgspec.json.decode(request.params or b"{}", type=_LogParams)
         rows = self._control.log(self._caller, min(max(params.limit, 0), 1_000))
-        self._answer(request, {"records": rows})
+        self._answer(request, {"records": _newest(rows)[0]})
         if params.follow and "log" not in self._watching:
             self._watching.add("log")
             self._stops.append(self._control.services.trail.follow(self._audited))
@@ -489,8 +492,7 @@ class Connection:
         events = self._control.services.events
         self._answer(request, {"last_id": events.last_id})
         if params.since is not None:
-            for event in events.since(params.since):
-                self._event(event)
+            self._send_earlier(events.since(params.since))
         if "events" not in self._watching:
             self._watching.add("events")
             self._stops.append(events.subscribe(self._event))
@@ -499,7 +501,15 @@ class Connection:
         if visible(event, self._caller.user, owner=self._caller.is_owner):
             self._offer("edged/event", event)
 
-    def _offer(self, method: str, item: Event | Record) -> None:
+    def _send_earlier(self, earlier: list[Event]) -> None:
+        caller = self._caller
+        rows = [e for e in earlier if visible(e, caller.user, owner=caller.is_owner)]
+        kept, lost = _newest(rows)
+        self._lost_events += lost
+        for event in kept:
+            self._offer("edged/event", event)
+
+    def _offer(self, method: str, item: Event | Record | msgspec.Raw) -> None:
         """Send what may be lost: a peer that does not read gets a gap instead."""
         if self._congested():
             self._lost_events += 1
@@ -624,6 +634,20 @@ def _is_modern(meta: _Meta) -> bool:
     if meta.capabilities is None:
         raise InvalidArgumentsError([Fault(f"_meta.{META}clientCapabilities", "is required")])
     return True
+
+
+def _newest(rows: Sequence[Event | Record]) -> tuple[list[msgspec.Raw], int]:
+    """The newest rows within `BACKLOG_MAX`, encoded, oldest first; and how many are left out."""
+    kept: list[msgspec.Raw] = []
+    room = BACKLOG_MAX
+    for row in reversed(rows):
+        data = _encode(row)
+        room -= len(data) + 1
+        if room < 0:
+            break
+        kept.append(msgspec.Raw(data))
+    kept.reverse()
+    return kept, len(rows) - len(kept)
 
 
 def _page(cursor: str | None) -> int:

@@ -17,6 +17,7 @@ import msgspec
 from edged.errors import SandboxSetupError
 from edged.sandbox.profile import Bind, Profile
 
+PROGRAM = "bwrap"
 PATH = "/usr/local/bin:/usr/bin:/bin"
 
 _ROOT_DIRS = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
@@ -108,7 +109,7 @@ def command(
 ) -> list[str]:
     """The command line that `ps` shows; everything of value is behind `args_fd`."""
     numbers = ("--args", args_fd, "--seccomp", seccomp_fd, "--info-fd", info_fd)
-    return ["bwrap", *map(str, numbers), "--block-fd", str(block_fd), "--", *argv]
+    return [PROGRAM, *map(str, numbers), "--block-fd", str(block_fd), "--", *argv]
 
 
 def pasteable(

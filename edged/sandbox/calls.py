@@ -4,6 +4,8 @@ One JSON object a line: `{"id": 1, "name": "sensor", "arguments": {}}` is answer
 `{"id": 1, "result": {}}` or `{"id": 1, "error": {"code": "", "message": ""}}`. With
 `"plain": true`, for shells, the answer is `ID ok|error LENGTH` on a line of its own
 and so many bytes of text. Loop thread only.
+
+A tool that writes calls and reads no answers is not read on, and waits.
 """
 
 from __future__ import annotations
@@ -25,6 +27,14 @@ result (contract, section 7). It may raise EdgedError, which the tool is told.""
 LINE_MAX = 16 << 20
 AT_ONCE = 4
 """Calls of one tool at the same time; the next wait in the descriptor."""
+UNREAD_MAX = 16 << 20
+"""Bytes of answers that a tool has not read, above which no further call is taken: of
+tools that write many calls before they read, as promises do."""
+ANSWER_MAX = 16 << 20
+"""Bytes of one answer."""
+
+_ANSWER_COST = 4096
+"""Bytes that an answer under way takes, however short."""
 
 
 class _Request(msgspec.Struct):
@@ -50,19 +60,29 @@ async def serve(end: socket.socket, handler: CallsHandler) -> None:
     loop = asyncio.get_running_loop()
     free = asyncio.Semaphore(AT_ONCE)
     turn = asyncio.Lock()
+    sent = asyncio.Condition()
+    unread = 0
 
     async def answer(line: bytes) -> None:
+        nonlocal unread
         try:
             data = await _answer(line, handler)
+            cost = len(data) + _ANSWER_COST
+            unread += cost
         finally:
             free.release()
         with contextlib.suppress(ConnectionError):  # the tool has ended and reads no answers
             async with turn:
                 await loop.sock_sendall(end, data)
+        unread -= cost
+        async with sent:
+            sent.notify_all()
 
     async with asyncio.TaskGroup() as tasks:
         async for line in _lines(loop, end):
             await free.acquire()
+            async with sent:
+                await sent.wait_for(lambda: unread <= UNREAD_MAX)
             tasks.create_task(answer(line))
 
 
@@ -82,13 +102,20 @@ async def _lines(loop: asyncio.AbstractEventLoop, end: socket.socket) -> AsyncIt
 async def _answer(line: bytes, handler: CallsHandler) -> bytes:
     try:
         request = msgspec.json.decode(line, type=_Request)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         return _encode(_Reply(None, error=_Error(RemoteProtocolError.code, str(error))))
     reply = _Reply(request.id)
     try:
         reply.result = await handler(request.name, request.arguments)
+        data = _plain(reply) if request.plain else _encode(reply)
+        if len(data) <= ANSWER_MAX:
+            return data
+        size = f"{len(data) >> 20} MiB, more than the limit of {ANSWER_MAX >> 20} MiB"
+        reply = _Reply(request.id, error=_Error("failed", f"the answer has {size}"))
     except EdgedError as error:
         reply.error = _Error(error.code, str(error))
+    except RecursionError as error:  # arguments or a result nested too deeply
+        reply = _Reply(request.id, error=_Error(RemoteProtocolError.code, str(error)))
     except asyncio.CancelledError:
         task = asyncio.current_task()
         if task is None or task.cancelling():

@@ -8,6 +8,7 @@ Loop thread only; the walk gives way to others.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import stat
 from collections.abc import Callable, Sequence
@@ -75,11 +76,12 @@ class DiskWatch:
         try:
             with os.scandir(folder) as entries:
                 for count, entry in enumerate(entries, 1):
-                    status = entry.stat(follow_symlinks=False)
-                    if stat.S_ISDIR(status.st_mode):
-                        below.append(entry.name)
-                    elif status.st_ctime_ns >= self._since_ns:
-                        total += status.st_blocks * _BLOCK
+                    with contextlib.suppress(FileNotFoundError):  # removed meanwhile
+                        status = entry.stat(follow_symlinks=False)
+                        if stat.S_ISDIR(status.st_mode):
+                            below.append(entry.name)
+                        elif status.st_ctime_ns >= self._since_ns:
+                            total += status.st_blocks * _BLOCK
                     if count % _PAUSE_EVERY == 0:
                         await asyncio.sleep(0)
             if below and depth == _DEPTH_MAX:

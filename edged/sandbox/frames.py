@@ -7,6 +7,7 @@ bytes, so no other writer's bytes fall inside it (pipe(7)).
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 FRAME_MAX = 4096
@@ -15,8 +16,11 @@ MESSAGE_MAX = 16 << 20
 """Bytes of one message, of all its frames; the hosts have the same limit."""
 
 _MARK = b"\x1e"
-_HEADER = len(_MARK) + NONCE_SIZE + 6
+HEADER = len(_MARK) + NONCE_SIZE + 6
+"""Bytes of a frame before its data."""
 
+_FRAME = re.compile(rb"[RSutrf][+.][0-9a-f]{4}")
+"""What follows the nonce: a kind that hosts send, and nothing else that `int` would read."""
 
 STRAY = ""
 """Kind of what is no message: output of the tool's own processes."""
@@ -26,7 +30,7 @@ class Message(NamedTuple):
     """One message of the host, or a piece of stray output.
 
     Attributes:
-        kind: `R` ready, `u` update and `r` result (JSON), `f` failure (text), `t`, an
+        kind: `S` started, `R` ready, `u` update and `r` result (JSON), `f` failure (text), `t`, an
             update as escaped text from a shell, or `STRAY`.
         data: its payload.
     """
@@ -38,6 +42,12 @@ class Message(NamedTuple):
 class Frames:
     """Takes bytes as they come and tells messages from stray output, in their order.
 
+    What only imitates a frame is output.
+
+    Attributes:
+        overfull: whether more has been sent of unfinished messages than one may have;
+            they are forgotten.
+
     **Shape**: 0x1e, nonce (16 bytes), kind (1), `+` more follows or `.` last (1),
     length of the data (4 hexadecimal digits), data.
     """
@@ -45,7 +55,8 @@ class Frames:
     def __init__(self, nonce: bytes) -> None:
         self._mark = _MARK + nonce
         self._rest = b""
-        self._parts: dict[int, bytearray] = {}
+        self._parts: dict[bytes, bytearray] = {}
+        self.overfull = False
 
     def feed(self, data: bytes) -> list[Message]:
         """Take what was read; returns what is whole."""
@@ -56,8 +67,12 @@ class Frames:
             end = self._end(data, start)
             if end < 0:
                 break
-            self._stray(data[at:start], found)
-            self._collect(data[start:end], found)
+            if end == start:  # a tool that imitates frames
+                end += len(self._mark)
+                self._stray(data[at:end], found)
+            else:
+                self._stray(data[at:start], found)
+                self._collect(data[start:end], found)
             at = end
         # What a frame ended with is no beginning of the next one.
         cut = start if start >= 0 else max(at, len(data) - self._partial(data))
@@ -78,14 +93,15 @@ class Frames:
         return len(data) - at if at >= 0 and self._mark.startswith(data[at:]) else 0
 
     def _end(self, data: bytes, start: int) -> int:
-        """Where the frame at `start` ends, or -1 while bytes are missing."""
-        header = data[start : start + _HEADER]
-        if len(header) < _HEADER:
+        """Where the frame at `start` ends, -1 while bytes are missing, `start` for none."""
+        header = data[start : start + HEADER]
+        if len(header) < HEADER:
             return -1
-        try:
-            end = start + _HEADER + int(header[-4:], 16)
-        except ValueError:
-            return start + _HEADER  # a tool that imitates frames, badly
+        if not _FRAME.match(header, len(self._mark)):
+            return start
+        end = start + HEADER + int(header[-4:], 16)
+        if end - start > FRAME_MAX:
+            return start
         return end if len(data) >= end else -1
 
     def _stray(self, data: bytes, found: list[Message]) -> None:
@@ -93,12 +109,16 @@ class Frames:
             found.append(Message(STRAY, data))
 
     def _collect(self, frame: bytes, found: list[Message]) -> None:
-        kind, more = frame[_HEADER - 6], frame[_HEADER - 5 : _HEADER - 4]
+        if self.overfull:
+            return
+        kind, more = frame[HEADER - 6 : HEADER - 5], frame[HEADER - 5 : HEADER - 4]
         parts = self._parts.setdefault(kind, bytearray())
-        if len(parts) + len(frame) <= MESSAGE_MAX + FRAME_MAX:
-            parts += frame[_HEADER:]
-        if more != b"+":
-            found.append(Message(chr(kind), bytes(self._parts.pop(kind))))
+        parts += frame[HEADER:]
+        if sum(map(len, self._parts.values())) > MESSAGE_MAX:
+            self.overfull = True
+            self._parts.clear()
+        elif more == b".":
+            found.append(Message(kind.decode(), bytes(self._parts.pop(kind))))
 
 
 class Output:

@@ -2,7 +2,11 @@
 
 Three levels. `cgroup2` and `cgroup1`: the kernel holds the memory of the tree.
 `watch`: no memory controller may be used; RLIMIT_DATA holds each process and a
-watch of the tree, 20 times a second while calls run, ends what exceeds.
+watch of the tree, 20 times a second while calls run, ends what exceeds. It is no
+wall. What it cannot see: pages of a shared mapping of which all but a part was
+unmapped, and what sockets and pipes hold, which is bounded by their number
+(`WATCH_NOFILE`) and their default sizes (`seccomp` keeps them from being raised; TCP
+raises its own). What it sees late: what is used and given back between two looks.
 Tasks are held by a group wherever there is a pids controller, and by RLIMIT_NPROC.
 
 Not pure: it writes to /sys/fs/cgroup and reads /proc. The event loop's thread only.
@@ -32,6 +36,12 @@ SAMPLE_S = 0.05
 
 REST_SAMPLE_S = 1.0
 """The same while all that it watches are spares that wait for a call."""
+
+MAPS_S = 0.2
+"""Time at least between two looks at the mappings of a tree, which cost more."""
+
+WATCH_NOFILE = 128
+"""Descriptors of a process where only a watch holds the memory; each may be a full socket."""
 
 _RELEARN_S = 1.0
 """For how long the watch passes over processes that it found to be none of its own."""
@@ -69,19 +79,50 @@ def parse_flat(text: str) -> dict[str, int]:
     return {key: int(value) for key, value in (line.split() for line in text.splitlines())}
 
 
-def parse_rollup(text: str) -> int | None:
-    """Bytes of anonymous and shared memory in a smaps_rollup; None before Linux 5.3."""
+class Used(NamedTuple):
+    """Bytes of memory of one process; `shared` is of files without a disk."""
+
+    private: int
+    shared: int
+
+
+def parse_rollup(text: str) -> Used | None:
+    """Anonymous and shared memory of a smaps_rollup; None before Linux 5.3."""
     rows = dict(line.split(":", 1) for line in text.splitlines()[1:] if ":" in line)
     try:
-        return sum(int(rows[key].split()[0]) * 1024 for key in ("Pss_Anon", "Pss_Shmem"))
+        return Used(*(int(rows[key].split()[0]) * 1024 for key in ("Pss_Anon", "Pss_Shmem")))
     except KeyError:
         return None
 
 
-def parse_status(text: str) -> int | None:
-    """Bytes of anonymous and shared memory of `/proc/PID/status`; None for a zombie."""
-    found = [line for line in text.splitlines() if line.startswith(("RssAnon:", "RssShmem:"))]
-    return sum(int(line.split()[1]) * 1024 for line in found) if found else None
+def parse_status(text: str) -> Used | None:
+    """Anonymous and shared memory of `/proc/PID/status`; None for a zombie."""
+    rows = dict(line.split(":", 1) for line in text.splitlines() if line.startswith("Rss"))
+    try:
+        return Used(*(int(rows[key].split()[0]) * 1024 for key in ("RssAnon", "RssShmem")))
+    except KeyError:
+        return None
+
+
+def parse_maps(text: str) -> dict[str, int]:
+    """Bytes of the shared anonymous mappings of a `/proc/PID/maps`, by inode.
+
+    Their pages stay when they are no longer resident (MADV_DONTNEED), and are nowhere
+    else to be seen.
+
+    Source: proc_pid_maps(5); mm/shmem.c, shmem_zero_setup.
+    """
+    found: dict[str, int] = {}
+    for line in text.splitlines():
+        if line.endswith("/dev/zero (deleted)"):
+            extent, mode, _, _, inode, _ = line.split(maxsplit=5)
+            start, _, end = extent.partition("-")
+            if mode.endswith("s"):
+                found[inode] = found.get(inode, 0) + int(end, 16) - int(start, 16)
+    return found
+
+
+_NOTHING = Used(0, 0)
 
 
 class Cgroupfs:
@@ -146,6 +187,7 @@ class Watch:
         self._watched: dict[str, Watched] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._period_s = SAMPLE_S
+        self._maps_in_s = 0.0
         # A process never changes its PID namespace, so strangers need no second
         # look; for a bounded time only, as their numbers are given to others.
         self._strangers: set[str] = set()
@@ -193,31 +235,40 @@ class Watch:
 
     def sample(self) -> None:
         """Look once at every process."""
-        totals = dict.fromkeys(self._watched, 0)
-        members: dict[str, list[str]] = {}
+        look_at_maps = self._maps_in_s <= 0
+        if look_at_maps:
+            self._maps_in_s = MAPS_S
+        members: dict[str, list[str]] = {namespace: [] for namespace in self._watched}
         for name in os.listdir(self._proc):
             if not name.isdecimal() or name in self._strangers:
                 continue
             namespace = _pid_namespace(self._proc, name)
-            if namespace in totals:
-                totals[namespace] += _resident(self._proc, name)
-                members.setdefault(namespace, []).append(name)
+            if namespace in members:
+                members[namespace].append(name)
             elif namespace is not None:
                 self._strangers.add(name)
-        for namespace, total in totals.items():
+        for namespace, pids in members.items():
             watched = self._watched.get(namespace)
-            if watched is None:
-                continue  # an earlier one's `on_exceeded` ended it
-            if watched.over(total):
-                # Pages that forks share counted for each; now as parts, which costs more.
-                parts = [_proportional(self._proc, n) for n in members[namespace]]
-                if None not in parts:
-                    total = sum(part or 0 for part in parts)  # noqa: PLW2901  the better sum
-            watched.saw(total)
+            if watched is not None:  # else an earlier one's `on_exceeded` ended it
+                if look_at_maps:
+                    watched.hidden = _hidden(self._proc, pids)
+                watched.saw(self._memory(watched, pids))
+
+    def _memory(self, watched: Watched, pids: Sequence[str]) -> int:
+        """Bytes of one tree."""
+        total = _sum([_resident(self._proc, pid) for pid in pids], watched.hidden)
+        if not watched.over(total):
+            return total
+        # Pages that forks share counted for each; now as parts, which costs more.
+        parts = [_proportional(self._proc, pid) for pid in pids]
+        known = [part for part in parts if part is not None]
+        watched.hidden = _hidden(self._proc, pids)
+        return _sum(known, watched.hidden) if len(known) == len(parts) else total
 
     def _tick(self) -> None:
         self._timer = None
         self._relearn_in_s -= self._period_s
+        self._maps_in_s -= self._period_s
         if self._relearn_in_s <= 0:
             self._relearn_in_s = _RELEARN_S
             self._strangers.clear()
@@ -234,6 +285,7 @@ class Watched:
         self._watch, self._namespace = watch, namespace
         self._memory_max, self._on_exceeded = memory_max, on_exceeded
         self.memory = 0
+        self.hidden = 0
         self.exceeded = False
         self.resting = False
 
@@ -265,32 +317,48 @@ def _pid_namespace(proc: str, name: str) -> str | None:
         return None  # ended meanwhile, or not ours
 
 
-def _resident(proc: str, name: str) -> int:
+def _sum(parts: Sequence[Used], hidden: int) -> int:
+    """Bytes of a tree; of what it shares, the larger of what is resident and what may be."""
+    shared = sum(part.shared for part in parts)
+    return sum(part.private for part in parts) + max(shared, hidden)
+
+
+def _resident(proc: str, name: str) -> Used:
     try:
         memory = _status(f"{proc}/{name}")
         if memory is not None:
             return memory
         # The first thread has ended and shows nothing; others may run on.
         tasks = os.listdir(f"{proc}/{name}/task")
-        return max(_status(f"{proc}/{name}/task/{task}") or 0 for task in tasks)
+        return max(_status(f"{proc}/{name}/task/{task}") or _NOTHING for task in tasks)
     except (OSError, ValueError):
-        return 0  # ended meanwhile
+        return _NOTHING  # ended meanwhile
 
 
-def _proportional(proc: str, name: str) -> int | None:
-    """Bytes with shared pages in parts (proc_pid_smaps(5)); None where that is not shown."""
+def _proportional(proc: str, name: str) -> Used | None:
+    """Memory with shared pages in parts (proc_pid_smaps(5)); None where that is not shown."""
     try:
         with open(f"{proc}/{name}/smaps_rollup", encoding="ascii") as file:
             return parse_rollup(file.read())
     except FileNotFoundError:
-        return 0 if not os.path.exists(f"{proc}/{name}") else None
+        return _NOTHING if not os.path.exists(f"{proc}/{name}") else None
     except ProcessLookupError:
-        return 0  # ended meanwhile
+        return _NOTHING  # ended meanwhile
     except OSError:
         return None
 
 
-def _status(directory: str) -> int | None:
+def _hidden(proc: str, names: Sequence[str]) -> int:
+    """Bytes that shared anonymous mappings of these processes may hold, resident or not."""
+    sizes: dict[str, int] = {}
+    for name in names:
+        with contextlib.suppress(OSError), open(f"{proc}/{name}/maps", "rb") as file:
+            for inode, size in parse_maps(file.read().decode("ascii", "replace")).items():
+                sizes[inode] = max(size, sizes.get(inode, 0))
+    return sum(sizes.values())
+
+
+def _status(directory: str) -> Used | None:
     with open(f"{directory}/status", encoding="ascii", errors="replace") as file:
         return parse_status(file.read())
 
@@ -755,7 +823,8 @@ def rlimits(
         limits: of the call.
         cores: on which it may run.
         level: under groups RLIMIT_DATA is twice `memory_max`, as much of it may
-            stay untouched; under the watch it is the first line.
+            stay untouched; under the watch it is the first line, and there are at most
+            `WATCH_NOFILE` descriptors.
         hard: limits that cannot be exceeded, -1 for none; this process's by default.
 
     Units:
@@ -767,7 +836,7 @@ def rlimits(
         "data": limits.memory_max * (1 if level == "watch" else 2) + limits.data_reserve,
         "fsize": limits.file_size_max,
         "memlock": _MEMLOCK,
-        "nofile": limits.nofile,
+        "nofile": min(limits.nofile, WATCH_NOFILE) if level == "watch" else limits.nofile,
         "nproc": limits.tasks_max,
     }
     hard = hard_limits() if hard is None else hard

@@ -30,6 +30,9 @@ Reason = Literal[
 """`ok`: a result of the tool, which may itself be a failure. `failed`: its host
 answered for it (it raised, or returned nonsense). The others end without a result."""
 
+BLOCKS_MAX = 1000
+"""Blocks of content of one result or update."""
+
 STDERR_SHOWN = 4096
 """Bytes of stderr in the text of a failure that has a text of its own."""
 
@@ -113,6 +116,8 @@ def _fault(value: Any) -> str:
     content = value.get("content")
     if not isinstance(content, list):
         return "the returned value has no list `content`"
+    if len(content) > BLOCKS_MAX:
+        return f"`content` has {len(content)} blocks, more than the limit of {BLOCKS_MAX}"
     for place, block in enumerate(content):
         if not isinstance(block, dict) or not isinstance(block.get("type"), str):
             return f"content[{place}] is not a block with a `type`"
@@ -133,7 +138,7 @@ def shell_result(text: str, raw: bytes) -> dict[str, Any]:
             value = msgspec.json.decode(raw)
             if "content" in value:
                 return result_of(value, "bash")
-        except ValueError:
+        except (ValueError, RecursionError):
             pass  # text that begins with a brace
     return text_result(text.rstrip("\n"))
 

@@ -11,6 +11,7 @@ while there is no spare and nothing to prepare.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import os
 from collections.abc import Callable, Hashable
@@ -20,10 +21,11 @@ import msgspec
 
 from edged.clock import Clock
 from edged.errors import BusyError, DeniedError, SandboxSetupError, StoppingError
-from edged.sandbox import calls, outcome, proc
+from edged.sandbox import bwrap, calls, outcome, proc
 from edged.sandbox.account import Account
 from edged.sandbox.bwrap import Layout
 from edged.sandbox.calls import CallsHandler
+from edged.sandbox.disk import DiskWatch
 from edged.sandbox.limits import Backend
 from edged.sandbox.outcome import Outcome
 from edged.sandbox.profile import MIB
@@ -41,6 +43,8 @@ LOAD_S = 10.0
 CPU_MAX = 0.05
 """Share of a core that a waiting spare may use."""
 KEYS_MAX = 256
+RUNNING_MAX = 4
+"""Sandboxes that serve calls of all depths, in multiples of those of depth 0."""
 
 _ESTIMATE = {"python": 8 * MIB, "bash": 2 * MIB, "typescript": 45 * MIB}
 """Until one was measured: proportional set size with a small tool loaded."""
@@ -83,7 +87,10 @@ class _Use:
     `score` is a count of calls that halves with every half of the idle time.
     """
 
-    __slots__ = ("cost", "cpu_s", "job", "score", "since", "spare", "spoiled", "used")
+    __slots__ = (
+        *("check", "cost", "cpu_s", "disk", "job", "pids"),
+        *("score", "since", "spare", "spoiled", "used"),
+    )
 
     def __init__(self, job: Job, now: float) -> None:
         self.job = job
@@ -93,7 +100,10 @@ class _Use:
         self.spare: Instance | None = None
         self.since = 0.0
         self.cpu_s = 0.0
+        self.pids: set[int] = set()
         self.spoiled = False
+        self.disk: DiskWatch | None = None
+        self.check: asyncio.Task[None] | None = None
 
     @property
     def memory(self) -> int:
@@ -117,6 +127,7 @@ class Pool:
         idle_s: float = 600.0,
         available: Callable[[], int] = available_memory,
         confined: bool = True,
+        title: str = bwrap.PROGRAM,
     ) -> None:
         """A pool.
 
@@ -131,9 +142,10 @@ class Pool:
             idle_s: after which an unused spare is dropped.
             available: bytes of memory that can be used without swapping.
             confined: false only for `sandbox: none`, typed by the operator.
+            title: see `Machine`.
         """
         cores = len(os.sched_getaffinity(0))
-        self._machine = Machine(backend, account, layout, clock, cores)
+        self._machine = Machine(backend, account, layout, clock, cores, title)
         self._instance = Instance if confined else Unconfined
         self._clock = clock
         self._warm_memory = warm_memory
@@ -196,13 +208,20 @@ class Pool:
                 each depth has its own places, so that none waits for its caller.
 
         Raises:
-            BusyError: too many calls wait already, or the pool is closing.
+            BusyError: too many calls wait already, or the pool is closing; or the tool
+                that makes it is one of too many that make calls.
         """
         gate = self._gates.setdefault(depth, asyncio.Semaphore(self._parallel))
         await self._enter(gate)
         if self._closing:
             gate.release()
             raise StoppingError
+        if depth and len(self._serving) >= RUNNING_MAX * self._parallel:
+            gate.release()
+            raise BusyError(
+                f"{len(self._serving)} sandboxes run already, the most that may when tools"
+                " call tools: try again later"
+            )
         instance: Instance | None = None
         try:
             use = self._note(job)
@@ -290,7 +309,7 @@ class Pool:
     def _take(self, use: _Use) -> Instance | None:
         if use.spare is not None and use.spare.over.done():
             self._drop_spare(use)  # it has died just now
-        spare, use.spare = use.spare, None
+        spare = self._let_go(use)
         warm = spare is not None and spare.ready.done()
         self._warm_calls += warm
         self._cold_calls += not warm
@@ -370,6 +389,7 @@ class Pool:
             return
         use.since = self._clock.monotonic()
         use.cpu_s = -1.0
+        use.disk = spare.disk_watch()
         spare.ready.add_done_callback(lambda _: self._spare_ready(use, spare))
         spare.over.add_done_callback(lambda _: self._spare_over(use, spare))
         if self._look is None:
@@ -379,7 +399,7 @@ class Pool:
         if use.spare is not spare:
             return
         if not use.cost:
-            use.cost = proc.pss(spare.processes())
+            use.cost = self._measure(spare)
         self._refill_later()
 
     def _spare_over(self, use: _Use, spare: Instance) -> None:
@@ -392,9 +412,16 @@ class Pool:
         self._drop_spare(use)
 
     def _drop_spare(self, use: _Use) -> None:
-        spare, use.spare = use.spare, None
+        spare = self._let_go(use)
         if spare is not None:
             self._tasks.create_task(spare.close())
+
+    def _let_go(self, use: _Use) -> Instance | None:
+        """The spare, which is none from now on; its directories are looked at no more."""
+        if use.check is not None:
+            use.check.cancel()
+        spare, use.spare, use.disk, use.check = use.spare, None, None, None
+        return spare
 
     def look(self) -> None:
         """Drop spares that are idle, restless or too much; every ten seconds by a timer."""
@@ -407,8 +434,12 @@ class Pool:
                 continue
             if now - use.used >= self._idle_s:
                 self._drop_spare(use)
-            elif self._restless(use, use.spare, now):
+            elif self._restless(use, use.spare, now) or self._grown(use, use.spare):
                 self._spoil(use)
+            elif use.memory > self._budget():
+                self._drop_spare(use)  # alone, and not with the lesser ones that fit
+            elif use.check is None:
+                use.check = self._tasks.create_task(self._check_disk(use))
         left = [use for use in self._uses.values() if use.spare is not None]
         left.sort(key=lambda use: self._score(use, now), reverse=True)
         while left and sum(use.memory for use in left) > self._budget():
@@ -417,11 +448,40 @@ class Pool:
             self._look = self._loop.call_later(LOOK_S, self.look)
 
     def _restless(self, use: _Use, spare: Instance, now: float) -> bool:
-        """Whether a spare uses the processor while it waits, or does not get ready."""
+        """Whether a spare works while it waits, or does not get ready.
+
+        New processes are work too: a child that nobody waits for leaves no account.
+        """
         if not spare.ready.done():
             return now - use.since > LOAD_S
-        before, use.cpu_s = use.cpu_s, proc.cpu_s(spare.processes())
-        return before >= 0 and use.cpu_s - before > CPU_MAX * LOOK_S
+        # With the first process, which takes over the children of those that have ended.
+        pids = {spare.pid, *spare.processes()}
+        known, use.pids = use.pids, pids
+        before, use.cpu_s = use.cpu_s, spare.group.cpu_s() or proc.cpu_s(pids)
+        return before >= 0 and (use.cpu_s - before > CPU_MAX * LOOK_S or not pids <= known)
+
+    def _grown(self, use: _Use, spare: Instance) -> bool:
+        """Measure a spare anew; whether it has more memory than a call of it may."""
+        if not spare.ready.done():
+            return False
+        use.cost = self._measure(spare)
+        return use.cost > use.job.profile.limits.memory_max
+
+    def _measure(self, spare: Instance) -> int:
+        """Bytes of a spare: as its group counts, else the pages of its processes by share."""
+        grouped = self._machine.backend.level != "watch"
+        return (spare.group.memory() if grouped else 0) or proc.pss(spare.processes())
+
+    async def _check_disk(self, use: _Use) -> None:
+        """Drop a spare while which waited too much was written to its directories.
+
+        It may have been another tool of the same user, so it is not held against it.
+        """
+        with contextlib.suppress(OSError):  # a directory that cannot be read
+            if use.disk is not None and await use.disk.exceeded():
+                use.check = None  # which is this task
+                self._drop_spare(use)
+        use.check = None
 
 
 async def _serve(

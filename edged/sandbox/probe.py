@@ -109,7 +109,8 @@ async def probe(
     uid: int,
     gid: int,
     *,
-    program: str = "bwrap",
+    program: str = bwrap.PROGRAM,
+    title: str = bwrap.PROGRAM,
     timeout_s: float = PROBE_S,
 ) -> Capability:
     """Try a sandbox as tools will get it; once at start and on SIGHUP.
@@ -119,6 +120,7 @@ async def probe(
         uid: that tools run as, never 0.
         gid: likewise.
         program: bubblewrap, by name or path.
+        title: what `ps` calls the sandbox.
         timeout_s: of the whole.
     """
     if uid == 0:
@@ -127,7 +129,7 @@ async def probe(
     try:
         async with asyncio.timeout(timeout_s):
             version = parse_version((await _run([program, "--version"], uid, gid)).output)
-            ended = await _sandboxed(program, backend, uid, gid)
+            ended = await _sandboxed(program, title, backend, uid, gid)
     except FileNotFoundError:
         return _failed(version, "bwrap is not installed", INSTALL)
     except TimeoutError:
@@ -181,7 +183,7 @@ def _warnings(backend: Backend, version: tuple[int, ...]) -> tuple[str, ...]:
     return tuple(found)
 
 
-async def _sandboxed(program: str, backend: Backend, uid: int, gid: int) -> _Ended:
+async def _sandboxed(program: str, title: str, backend: Backend, uid: int, gid: int) -> _Ended:
     """`true` in the profile, with the filter, in a group, a descriptor bound."""
     group = backend.open("probe", Limits())
     try:
@@ -191,7 +193,7 @@ async def _sandboxed(program: str, backend: Backend, uid: int, gid: int) -> _End
             _close_later(ours, info_fd, block_fd)
             _close_later(theirs, info_write, block_read)
             argv, handed = _command(theirs, info_write, block_read, backend)
-            with _spawn([program, *argv[1:]], uid, gid, handed) as process:
+            with _spawn(program, [title, *argv[1:]], uid, gid, handed) as process:
                 theirs.close()
                 info = await _read(info_fd)
                 if info:
@@ -234,18 +236,19 @@ def _memory(stack: contextlib.ExitStack, content: bytes) -> int:
 
 
 async def _run(argv: Sequence[str], uid: int, gid: int) -> _Ended:
-    with _spawn(argv, uid, gid, []) as process:
+    with _spawn(argv[0], argv, uid, gid, []) as process:
         return await _ended(process)
 
 
 @contextlib.contextmanager
 def _spawn(
-    argv: Sequence[str], uid: int, gid: int, fds: Sequence[int]
+    program: str, argv: Sequence[str], uid: int, gid: int, fds: Sequence[int]
 ) -> Iterator[subprocess.Popen[bytes]]:
     """A child with nothing of ours, ended on leaving; its death signal follows this thread."""
     root = os.geteuid() == 0
     with subprocess.Popen(
         argv,
+        executable=program,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import stat
 from collections.abc import Iterable, Iterator
 
@@ -32,13 +33,33 @@ def tree(root: int) -> list[int]:
     return members
 
 
+def end_titled(title: str) -> int:
+    """SIGKILL every process whose first argument is `title`; how many there were."""
+    ended = 0
+    for name in filter(str.isdecimal, os.listdir("/proc")):
+        if _title(name) != title:
+            continue
+        with contextlib.suppress(OSError):
+            fd = os.pidfd_open(int(name))
+            try:
+                # Still the same one: a number is given again.
+                if _title(name) == title:
+                    signal.pidfd_send_signal(fd, signal.SIGKILL)
+                    ended += 1
+            finally:
+                os.close(fd)
+    return ended
+
+
+def _title(pid: str) -> str:
+    return _read(f"/proc/{pid}/cmdline").partition("\0")[0]
+
+
 def cpu_s(pids: Iterable[int]) -> float:
-    """CPU seconds that the processes have used themselves."""
+    """CPU seconds that the processes and their ended children have used."""
     ticks = 0
     for pid in pids:
-        fields = _stat(pid)
-        if fields:
-            ticks += int(fields[11]) + int(fields[12])
+        ticks += sum(map(int, _stat(pid)[11:15]))
     return ticks / _TICKS_PER_S
 
 

@@ -26,11 +26,11 @@ import msgspec
 from edged import log
 from edged.clock import Clock
 from edged.errors import SandboxSetupError
-from edged.sandbox import bwrap, calls, limits, outcome, probe, proc, seccomp
+from edged.sandbox import bwrap, calls, devices, limits, outcome, probe, proc, seccomp
 from edged.sandbox.account import Account
 from edged.sandbox.bwrap import Layout
 from edged.sandbox.disk import DiskWatch
-from edged.sandbox.frames import STRAY, Frames, Message, Output, readable, unescape
+from edged.sandbox.frames import HEADER, STRAY, Frames, Message, Output, readable, unescape
 from edged.sandbox.limits import Backend
 from edged.sandbox.outcome import Outcome, Reason
 from edged.sandbox.profile import Bind, Profile
@@ -89,13 +89,18 @@ class Job(msgspec.Struct, frozen=True):
 
 
 class Machine(msgspec.Struct, frozen=True):
-    """What all sandboxes of this daemon share."""
+    """What all sandboxes of this daemon share.
+
+    Attributes:
+        title: what `ps` calls its processes, by which `proc.end_titled` finds them.
+    """
 
     backend: Backend
     account: Account
     layout: Layout
     clock: Clock
     cores: int
+    title: str = bwrap.PROGRAM
 
 
 def open_bind(bind: Bind) -> int | None:
@@ -186,7 +191,7 @@ class Instance:
         self._frames = Frames(self._nonce.encode())
         self._stdout = Output(*_KEPT[job.language])
         self._stderr = Output(*_KEPT_STDERR)
-        self._updates_seen = 0
+        self._messages_seen = 0
         self._reason: Reason | None = None
         self._result: dict[str, Any] | None = None
         self._message = ""
@@ -201,6 +206,7 @@ class Instance:
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._fds: dict[str, int] = {}
         self._directories: list[int] = []
+        self._set_gid = False
         self._readers: set[str] = set()
         self.group = machine.backend.open(job.name, job.profile.limits)
         self.group.on_exceeded = lambda: self.end("memory")
@@ -250,6 +256,7 @@ class Instance:
             seccomp.machines_here(),
             unix=not profile.network,
             memfd=machine.backend.level != "watch",
+            set_gid=self._set_gid,
         )
         command = bwrap.command(
             args,
@@ -300,8 +307,10 @@ class Instance:
                     continue
                 theirs.append(fd)
                 opened[bind.source] = fd
-                if bind.write and stat.S_ISDIR(os.fstat(fd).st_mode):
+                mode = os.fstat(fd).st_mode
+                if bind.write and stat.S_ISDIR(mode):
                     self._directories.append(os.dup(fd))
+                    self._set_gid |= bool(mode & stat.S_ISGID)
         return opened
 
     def _spawn(
@@ -315,10 +324,12 @@ class Instance:
         account = self._machine.account
         if account.uid == 0:
             raise SandboxSetupError("tools never run as uid 0")
+        groups = devices.groups(self.job.profile.devices)
         root = os.geteuid() == 0
         try:
             self._process = subprocess.Popen(
-                command,
+                [self._machine.title, *command[1:]],
+                executable=command[0],
                 stdin=stdio[0],
                 stdout=stdio[1],
                 stderr=stdio[2],
@@ -328,7 +339,7 @@ class Instance:
                 start_new_session=True,
                 user=account.uid if root else None,
                 group=account.gid if root else None,
-                extra_groups=_device_groups(self.job.profile) if root else None,
+                extra_groups=groups if root else None,
             )
         except FileNotFoundError as error:
             if error.filename != "bwrap":
@@ -372,6 +383,7 @@ class Instance:
             messages += self._frames.finish()
         for message in messages:
             self._on_message(message)
+        self._count()
         self._settle()
 
     def _on_stderr(self) -> None:
@@ -396,7 +408,6 @@ class Instance:
 
     def _on_output(self, data: bytes) -> None:
         self._stdout.add(data)
-        self._count()
         if self.job.language == "bash" and self._on_update:
             self._show_output()
 
@@ -406,27 +417,24 @@ class Instance:
                 self._let_go = True
                 self._pending = memoryview(b"go\n" + self._pending)
                 self._write()
-            case "R":
-                if not self.ready.done():
-                    self.ready.set_result(None)
-                    if not self._fed:
-                        self.group.rest()
-            case "u" | "t":
-                self._updates_seen += len(message.data)
-                self._count()
-                self._update(message)
+            case "R" if not self.ready.done():
+                self.ready.set_result(None)
+                if not self._fed:
+                    self.group.rest()
             case "r":
                 self._answered(message.data)
             case "f":
                 self._message = readable(message.data)
                 self.end("failed")
             case _:
-                pass  # no host sends others; a tool that does gains nothing
+                self._messages_seen += HEADER + len(message.data)
+                if message.kind in "ut":
+                    self._update(message)
 
     def _answered(self, data: bytes) -> None:
         try:
             self._result = outcome.result_of(msgspec.json.decode(data), self.job.language)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             self._message = str(error)
             self.end("failed")
             return
@@ -438,7 +446,8 @@ class Instance:
         if message.kind == "t":
             self._on_update([{"type": "text", "text": unescape(message.data)}])
             return
-        with contextlib.suppress(ValueError):  # an update that is none shows nothing
+        # An update that is none, or is nested too deeply, shows nothing.
+        with contextlib.suppress(ValueError, RecursionError):
             self._on_update(
                 outcome.result_of(msgspec.json.decode(message.data), self.job.language)["content"]
             )
@@ -462,15 +471,16 @@ class Instance:
             self._on_update([{"type": "text", "text": text}])
 
     def _count(self) -> None:
-        if self.bytes_seen > self.job.profile.limits.output_max:
+        too_much = self.bytes_seen > self.job.profile.limits.output_max
+        if too_much or self._frames.overfull:
             self.end("output")
             for name in self._fds.keys() & {"stdout", "stderr"}:
                 self._drop(name)  # it writes on until it is dead
 
     @property
     def bytes_seen(self) -> int:
-        """Bytes of output and updates so far."""
-        return self._stdout.seen + self._stderr.seen + self._updates_seen
+        """Bytes of output and of updates, with their frames, so far."""
+        return self._stdout.seen + self._stderr.seen + self._messages_seen
 
     def _on_dead(self) -> None:
         """The first process, and with it the whole tree, is dead."""
@@ -591,8 +601,7 @@ class Instance:
         """Wait for the end; look at the limits that the kernel does not end a tree by."""
         bounds = self.job.profile.limits
         self._timers["wall"] = self._loop.call_later(bounds.wall_s, self.end, "timeout")
-        now = self._machine.clock.now()
-        watch = DiskWatch(self._directories, bounds.disk_max, now, self.processes)
+        watch = self.disk_watch()
         while not self.over.done():
             await asyncio.wait([self.over], timeout=LOOK_S)
             if self.over.done():
@@ -601,6 +610,12 @@ class Instance:
                 self.end("memory")
             elif await watch.exceeded():
                 self.end("disk")
+
+    def disk_watch(self) -> DiskWatch:
+        """Watch what it adds to its directories from now on; not after `close`."""
+        now = self._machine.clock.now()
+        disk_max = self.job.profile.limits.disk_max
+        return DiskWatch(self._directories, disk_max, now, self.processes)
 
     async def _cancelled(self) -> None:
         """Tell the tool, and kill it after the grace; at once when cancelled again."""
@@ -764,17 +779,6 @@ def _prefer_for_oom(pid: int) -> None:
             file.write(_OOM_SCORE_ADJ)
     except OSError:
         return  # a courtesy, not a limit
-
-
-def _device_groups(profile: Profile) -> list[int]:
-    """Groups of the declared devices, which the tools' account need not be in."""
-    groups: set[int] = set()
-    for path in profile.devices:
-        with contextlib.suppress(OSError):
-            status = os.stat(path)
-            if stat.S_ISCHR(status.st_mode) and status.st_mode & 0o060:
-                groups.add(status.st_gid)
-    return sorted(groups - {0})
 
 
 def _memory(name: str, data: bytes, theirs: list[int]) -> int:

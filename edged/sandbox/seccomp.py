@@ -2,7 +2,8 @@
 
 Pure, without libseccomp: the same bytes on every machine. It refuses what a user
 namespace opens up (mounts, namespaces, io_uring, bpf ...), what passes network
-namespaces (vsock, alg, packet) and what reaches other processes. A call that is
+namespaces (vsock, alg, packet), what reaches other processes, and set-user-ID and
+set-group-ID files, which would outlive the sandbox. A call that is
 newer than this table answers ENOSYS, so that libc falls back.
 
 Source: seccomp(2); include/uapi/linux/{filter,seccomp,audit}.h; the kernel's
@@ -38,10 +39,12 @@ _FROM_424 = {
     "fsmount": 432,
     "fspick": 433,
     "clone3": 435,
+    "openat2": 437,
     "pidfd_getfd": 438,
     "mount_setattr": 442,
     "quotactl_fd": 443,
     "memfd_secret": 447,
+    "fchmodat2": 452,
     "statmount": 457,
     "listmount": 458,
     "open_tree_attr": 467,
@@ -58,6 +61,9 @@ _GENERIC = {
     "clone": 220,
     "delete_module": 106,
     "fanotify_init": 262,
+    "fchmod": 52,
+    "fchmodat": 53,
+    "fcntl": 25,
     "finit_module": 273,
     "init_module": 105,
     "ioctl": 29,
@@ -67,11 +73,13 @@ _GENERIC = {
     "keyctl": 219,
     "memfd_create": 279,
     "migrate_pages": 238,
+    "mknodat": 33,
     "mount": 40,
     "move_pages": 239,
     "msgget": 186,
     "name_to_handle_at": 264,
     "open_by_handle_at": 265,
+    "openat": 56,
     "perf_event_open": 241,
     "personality": 92,
     "pivot_root": 41,
@@ -84,6 +92,7 @@ _GENERIC = {
     "setdomainname": 162,
     "sethostname": 161,
     "setns": 268,
+    "setsockopt": 208,
     "settimeofday": 170,
     "shmget": 194,
     "socket": 198,
@@ -101,11 +110,16 @@ _X86_64 = {
     "acct": 163,
     "add_key": 248,
     "bpf": 321,
+    "chmod": 90,
     "chroot": 161,
     "clock_settime": 227,
     "clone": 56,
+    "creat": 85,
     "delete_module": 176,
     "fanotify_init": 300,
+    "fchmod": 91,
+    "fchmodat": 268,
+    "fcntl": 72,
     "finit_module": 313,
     "init_module": 175,
     "ioctl": 16,
@@ -117,12 +131,16 @@ _X86_64 = {
     "keyctl": 250,
     "memfd_create": 319,
     "migrate_pages": 256,
+    "mknod": 133,
+    "mknodat": 259,
     "modify_ldt": 154,
     "mount": 165,
     "move_pages": 279,
     "msgget": 68,
     "name_to_handle_at": 303,
+    "open": 2,
     "open_by_handle_at": 304,
+    "openat": 257,
     "perf_event_open": 298,
     "personality": 135,
     "pivot_root": 155,
@@ -135,6 +153,7 @@ _X86_64 = {
     "setdomainname": 171,
     "sethostname": 170,
     "setns": 308,
+    "setsockopt": 54,
     "settimeofday": 164,
     "shmget": 29,
     "socket": 41,
@@ -152,12 +171,18 @@ _ARM = {
     "acct": 51,
     "add_key": 309,
     "bpf": 386,
+    "chmod": 15,
     "chroot": 61,
     "clock_settime": 262,
     "clock_settime64": 404,
     "clone": 120,
+    "creat": 8,
     "delete_module": 129,
     "fanotify_init": 367,
+    "fchmod": 94,
+    "fchmodat": 333,
+    "fcntl": 55,
+    "fcntl64": 221,
     "finit_module": 379,
     "init_module": 128,
     "ioctl": 54,
@@ -167,11 +192,15 @@ _ARM = {
     "keyctl": 311,
     "memfd_create": 385,
     "migrate_pages": 400,
+    "mknod": 14,
+    "mknodat": 324,
     "mount": 21,
     "move_pages": 344,
     "msgget": 303,
     "name_to_handle_at": 370,
+    "open": 5,
     "open_by_handle_at": 371,
+    "openat": 322,
     "perf_event_open": 364,
     "personality": 136,
     "pivot_root": 218,
@@ -184,6 +213,7 @@ _ARM = {
     "setdomainname": 121,
     "sethostname": 74,
     "setns": 375,
+    "setsockopt": 294,
     "settimeofday": 79,
     "shmget": 307,
     "socket": 281,
@@ -218,6 +248,7 @@ _ABSENT = frozenset(
         "move_mount",
         "open_tree",
         "open_tree_attr",
+        "openat2",
     }
 )
 """Refused as if the kernel did not have them: programs then fall back."""
@@ -225,7 +256,33 @@ _ABSENT = frozenset(
 _UNSEEN_MEMORY = frozenset({"memfd_create", "memfd_secret", "msgget", "shmget"})
 """Memory that a watch of resident pages cannot see; absent in that mode."""
 
-_BY_ARGUMENT = frozenset({"clone", "ioctl", "personality", "socket"})
+_MODES: dict[str, tuple[int, int | None]] = {
+    "chmod": (1, None),
+    "creat": (1, None),
+    "fchmod": (1, None),
+    "fchmodat": (2, None),
+    "fchmodat2": (2, None),
+    "mknod": (1, None),
+    "mknodat": (2, None),
+    "open": (2, 1),
+    "openat": (3, 2),
+}
+"""Calls that set the mode of a file: the argument that holds it, and that of the flags
+which say whether it counts. The mode of openat2 lies in memory, where no filter sees it."""
+
+_BUFFERS = frozenset({"fcntl", "fcntl64", "setsockopt"})
+"""Looked at where only a watch holds the memory."""
+
+_BY_ARGUMENT = frozenset({"clone", "ioctl", "personality", "socket", *_MODES, *_BUFFERS})
+
+# include/uapi/linux/stat.h: S_ISUID, S_ISGID; asm-generic/fcntl.h: O_CREAT, __O_TMPFILE.
+# A file of the tools' account with these would lend it to whoever starts it.
+_SET_UID, _SET_GID = 0o4000, 0o2000
+_CREATING = 0o20000100
+
+# include/uapi/linux/fcntl.h: F_SETPIPE_SZ; asm-generic/socket.h: SOL_SOCKET, and
+# SO_SNDBUF, SO_RCVBUF, SO_SNDBUFFORCE, SO_RCVBUFFORCE.
+_SETPIPE_SZ, _SOL_SOCKET, _BUFFER_SIZES = 1031, 1, (7, 8, 32, 33)
 
 # include/uapi/asm-generic/ioctls.h: type into, or paste to, a terminal.
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
@@ -250,7 +307,8 @@ _ALLOW, _ERRNO, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
 
 # struct seccomp_data: nr, arch, instruction pointer, six 64-bit arguments. The low
 # half of an argument comes first, all these machines being little-endian.
-_NR, _ARCH, _ARG0, _ARG1 = 0, 4, 16, 24
+_NR, _ARCH = 0, 4
+_ARG0, _ARG1, _ARG2, _ = _ARGS = (16, 24, 32, 40)
 
 
 class _Op(NamedTuple):
@@ -293,13 +351,18 @@ def machines_here() -> tuple[str, ...]:
 
 
 @functools.cache
-def build(machines: tuple[str, ...], *, unix: bool, memfd: bool = True) -> bytes:
+def build(
+    machines: tuple[str, ...], *, unix: bool, memfd: bool = True, set_gid: bool = False
+) -> bytes:
     """The filter program.
 
     Args:
         machines: keys of `NUMBERS`; programs of others are killed.
         unix: whether new AF_UNIX sockets may be made; socketpair always may.
-        memfd: whether memory may be made that only a memory group can count.
+        memfd: whether memory may be made that only a memory group can count: without
+            a name, or in larger buffers of sockets and pipes.
+        set_gid: whether modes may keep S_ISGID: where a writable directory has it, those
+            made below inherit it, and no copy of their mode could be set.
 
     Shape:
         `struct sock_filter` records of 8 bytes in host order: u16 code, u8 jump if
@@ -308,7 +371,7 @@ def build(machines: tuple[str, ...], *, unix: bool, memfd: bool = True) -> bytes
     families = (_INET, _INET6, _NETLINK, *((_UNIX,) if unix else ()))
     program = [_Op(_LOAD, 0, 0, _ARCH)]
     for machine in machines:
-        block = _block(machine, families, memfd=memfd)
+        block = _block(machine, families, memfd=memfd, set_gid=set_gid)
         program += [
             _Op(_EQUAL, 1, 0, ARCH[machine]),
             _Op(_JUMP, 0, 0, len(block)),  # a condition reaches only 255 records
@@ -318,7 +381,7 @@ def build(machines: tuple[str, ...], *, unix: bool, memfd: bool = True) -> bytes
     return b"".join(struct.pack("=HBBI", *op) for op in program)
 
 
-def _block(machine: str, families: tuple[int, ...], *, memfd: bool) -> list[_Op]:
+def _block(machine: str, families: tuple[int, ...], *, memfd: bool, set_gid: bool) -> list[_Op]:
     """The rules of one machine; every path through them returns."""
     numbers = NUMBERS[machine]
     block = [_Op(_LOAD, 0, 0, _NR)]
@@ -336,6 +399,15 @@ def _block(machine: str, families: tuple[int, ...], *, memfd: bool) -> list[_Op]
     block += _when(_EQUAL, numbers["clone"], _deny_bits(_ARG0, _NEW_NAMESPACE))
     block += _when(_EQUAL, numbers["personality"], _only(_ARG0, _PERSONALITIES, errno.EPERM))
     block += _when(_EQUAL, numbers["socket"], _only(_ARG0, families, errno.EAFNOSUPPORT))
+    for name in sorted(numbers.keys() & _MODES.keys()):
+        bits = _SET_UID if set_gid and "chmod" in name else _SET_UID | _SET_GID
+        block += _when(_EQUAL, numbers[name], _no_mode(bits, *_MODES[name]))
+    if not memfd:
+        sizes = _deny(_ARG2, _BUFFER_SIZES)
+        sizes = [_Op(_LOAD, 0, 0, _ARG1), *_when(_EQUAL, _SOL_SOCKET, sizes)]
+        block += _when(_EQUAL, numbers["setsockopt"], [*sizes, _Op(_RETURN, 0, 0, _ALLOW)])
+        for name in sorted(numbers.keys() & {"fcntl", "fcntl64"}):
+            block += _when(_EQUAL, numbers[name], _deny(_ARG1, (_SETPIPE_SZ,)))
     return [*block, _Op(_RETURN, 0, 0, _ALLOW)]
 
 
@@ -357,6 +429,15 @@ def _deny(argument: int, values: tuple[int, ...]) -> list[_Op]:
 def _deny_bits(argument: int, bits: int) -> list[_Op]:
     refused = _when(_ANY_BIT, bits, [_refuse(errno.EPERM)])
     return [_Op(_LOAD, 0, 0, argument), *refused, _Op(_RETURN, 0, 0, _ALLOW)]
+
+
+def _no_mode(bits: int, mode: int, flags: int | None) -> list[_Op]:
+    """Refuse any of `bits` in the argument `mode`, where `flags` make a file."""
+    body = _deny_bits(_ARGS[mode], bits)
+    if flags is not None:
+        made = _when(_ANY_BIT, _CREATING, body)
+        body = [_Op(_LOAD, 0, 0, _ARGS[flags]), *made, _Op(_RETURN, 0, 0, _ALLOW)]
+    return body
 
 
 def _only(argument: int, values: tuple[int, ...], number: int) -> list[_Op]:

@@ -1,7 +1,8 @@
 """`edged check-tool`: everything that can be known of a tool's directory without running it.
 
 Nothing of the tool is executed. Laws: an error is something that keeps the tool from working; what
-may be meant as it is, is a warning. JavaScript is searched with comments and texts blanked out,
+may be meant as it is, is a warning; what this machine lacks and another may have, is a note.
+JavaScript is searched with comments and texts blanked out,
 so that words in a message are no findings.
 """
 
@@ -12,11 +13,12 @@ import os
 import re
 import subprocess
 import warnings
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Literal
 
 import msgspec
 
+from edged import runtimes
 from edged.errors import ConfigError
 from edged.toolmd.discover import (
     ENTRY_FILES,
@@ -27,12 +29,16 @@ from edged.toolmd.discover import (
     read_inside,
 )
 from edged.toolmd.frontmatter import FILE_MAX
-from edged.toolmd.manifest import review
+from edged.toolmd.manifest import Manifest, review
 
 SOURCE_MAX = 4 << 20
-BASH_TIMEOUT_S = 10
+SYNTAX_TIMEOUT_S = 10
 
-Severity = Literal["error", "warning"]
+Severity = Literal["error", "warning", "note"]
+_ORDER: tuple[Severity, ...] = ("error", "warning", "note")
+
+RESERVED = "is the name of a built-in tool: choose another"
+"""What is wrong with such a name, and what to do."""
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -50,8 +56,13 @@ class Finding(msgspec.Struct, frozen=True):
     remedy: str = ""
 
 
-def check(directory: str) -> list[Finding]:
-    """All findings of one tool directory: errors first, then by file and line."""
+def check(directory: str, built_in: Collection[str] = ()) -> list[Finding]:
+    """All findings of one tool directory: errors first, then by file and line.
+
+    Args:
+        directory: path of it.
+        built_in: names of the daemon's own tools, which no other may have.
+    """
     directory = os.path.abspath(directory)
     entry = examine(directory, "user", 0.0)
     found: list[Finding] = []
@@ -59,11 +70,15 @@ def check(directory: str) -> list[Finding]:
         found += [*_tool_file(directory), *_clutter(directory)]
         # Where the manifest does not say which entry file is meant, each one is looked at.
         manifest = entry.manifest
+        if manifest is not None:
+            found += _surroundings(directory, manifest, built_in)
         for language in ENTRY_FILES if manifest is None else (manifest.language,):
             found += _entry(directory, language)
     if entry.problem is not None and not _said(entry.problem, found):
         found.append(_from_problem(entry.problem))
-    return sorted(set(found), key=lambda one: (one.severity, one.file, one.line, one.reason))
+    return sorted(
+        set(found), key=lambda one: (_ORDER.index(one.severity), one.file, one.line, one.reason)
+    )
 
 
 def _from_problem(problem: Problem) -> Finding:
@@ -87,6 +102,40 @@ def _tool_file(directory: str) -> Iterator[Finding]:
 def _from_config(severity: Severity, error: ConfigError) -> Finding:
     reason = f"{error.key}: {error.reason}" if error.key else error.reason
     return Finding(severity, error.file, error.line, reason)
+
+
+def _surroundings(
+    directory: str, manifest: Manifest, built_in: Collection[str]
+) -> Iterator[Finding]:
+    """What does not fit the place that the tool is in."""
+    file = f"{directory}/{TOOL_FILE}"
+    data = read_inside(directory, TOOL_FILE, FILE_MAX)
+    text = b"" if isinstance(data, Problem) else data
+    name, own = manifest.name, os.path.basename(directory)
+    if name in built_in:
+        reason, _, remedy = RESERVED.partition(": ")
+        yield Finding("error", file, _key_line(text, "name"), f"name: {name} {reason}", remedy)
+    if name != own:
+        reason = f"name: {name}, but the directory is {own}"
+        yield Finding("warning", file, _key_line(text, "name"), reason, "rename one")
+    for device in manifest.devices:
+        path = f"/{device}" if device.startswith("sys/") else f"/dev/{device}"
+        if not os.path.exists(path):
+            reason = f"devices: this machine has no {path}"
+            remedy = "the tool works where it is there"
+            yield Finding("note", file, _key_line(text, "devices"), reason, remedy)
+    for called in manifest.calls:
+        beside = os.path.join(os.path.dirname(directory), called)
+        if called not in built_in and not os.path.isdir(beside):
+            reason = f"calls: {called} is neither built in nor a directory beside this one"
+            remedy = "the tool works where there is such a tool"
+            yield Finding("note", file, _key_line(text, "calls"), reason, remedy)
+
+
+def _key_line(text: bytes, key: str) -> int:
+    """The line of a key of the front matter; 0 when it is written in another way."""
+    found = re.search(rb"(?m)^%b[ \t]*:" % key.encode(), text)
+    return 1 + text.count(b"\n", 0, found.start()) if found else 0
 
 
 def _entry(directory: str, language: str) -> Iterator[Finding]:
@@ -178,7 +227,7 @@ def _bash(path: str, source: str) -> Iterator[Finding]:
             ["bash", "--norc", "-n", "-s"],
             input=source.encode(),
             capture_output=True,
-            timeout=BASH_TIMEOUT_S,
+            timeout=SYNTAX_TIMEOUT_S,
             check=False,
             env={"PATH": os.defpath, "LC_ALL": "C"},
         )
@@ -245,6 +294,63 @@ _BUN_MODULE = r"""\b(?:from|import|require)\s*\(?\s*(['"])bun(?::\w+)?\1"""
 
 
 def _script(path: str, source: str) -> Iterator[Finding]:
+    found = list(_script_rules(path, source))
+    yield from found
+    known = {one.line for one in found if one.severity == "error"}
+    # The rules say more than Node.js does of the same line.
+    yield from (one for one in _script_syntax(path, source) if one.line not in known)
+
+
+_SYNTAX = """
+import { readFileSync } from 'node:fs';
+import { stripTypeScriptTypes } from 'node:module';
+import { SourceTextModule } from 'node:vm';
+const source = readFileSync(0, 'utf8');
+const code = process.argv[1] === 'ts' ? stripTypeScriptTypes(source) : source;
+new SourceTextModule(code, { identifier: 'entry' });
+"""
+"""Compiles a module as the daemon's host loads it, and runs nothing of it.
+
+`node --check` looks at no TypeScript, and passes any file that says `export`.
+"""
+
+
+def _script_syntax(path: str, source: str) -> Iterator[Finding]:
+    node = runtimes.node()
+    if not node.argv:
+        reason = "its syntax is not checked: there is no Node.js that runs it"
+        yield Finding("note", path, 0, reason, runtimes.REMEDIES["typescript"])
+        return
+    program = node.binds[0].source if node.binds else node.argv[0]
+    kind = "ts" if path.endswith(".ts") else "js"
+    options = ("--no-warnings", "--experimental-vm-modules", "--input-type=module")
+    try:
+        done = subprocess.run(
+            [program, *options, "--eval", _SYNTAX, kind],
+            input=source.encode(),
+            capture_output=True,
+            timeout=SYNTAX_TIMEOUT_S,
+            check=False,
+            env={"PATH": os.defpath},
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        yield Finding("warning", path, 0, f"not checked: {error}", "see whether node works")
+        return
+    if done.returncode == 0:
+        return
+    text = done.stderr.decode("utf-8", "replace")
+    found = re.search(r"(?m)^SyntaxError(?: \[\w+\])?: (.*)", text)
+    if found is None:
+        lines = text.strip().splitlines() or [f"exit status {done.returncode}"]
+        yield Finding("warning", path, 0, f"not checked: {lines[-1]}", "see whether node works")
+        return
+    place = re.search(r"(?m)^(?:entry)?:([0-9]+)$", text)
+    name = "TypeScript" if kind == "ts" else "JavaScript"
+    line = int(place[1]) if place else 0
+    yield Finding("error", path, line, f"not {name}: {found[1]}", "mend the line")
+
+
+def _script_rules(path: str, source: str) -> Iterator[Finding]:
     code = _blanked(source)
     table = (*_ALWAYS_WRONG, *(_NOT_STRIPPED if path.endswith(".ts") else ()))
     for pattern, reason, remedy in table:

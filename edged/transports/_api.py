@@ -416,10 +416,8 @@ class Api:
         scheme, _, secret = raw.headers.get("Authorization", "").partition(" ")
         token = self.control.tokens.find(secret.strip()) if scheme.lower() == "bearer" else None
         if token is None:
-            first = self.control.tokens.first
-            raise UnauthenticatedError(
-                f"send Authorization: Bearer TOKEN; the owner's first token is in {first}"
-            )
+            advice = self.control.tokens.advice()
+            raise UnauthenticatedError(f"send Authorization: Bearer TOKEN; {advice}")
         peer = f"token {token.name}"
         return Caller(token.user, token.role, session, "http", peer, channel, chat_id), peer
 

@@ -1,7 +1,7 @@
 """Asynchronous calls over HTTP: running ones, and results that wait to be fetched.
 
-Bounded in number, bytes and age: the oldest result goes first, a running call is
-never dropped. Loop thread only.
+Bounded in number, bytes and age, and one user takes half of it at most: the oldest
+result goes first, a running call is never dropped. Loop thread only.
 """
 
 from __future__ import annotations
@@ -46,6 +46,10 @@ class _Kept:
         self.data = b""
         self.ended = 0.0
 
+    @property
+    def user(self) -> str:
+        return self.call.caller.user
+
 
 class Calls:
     """The table."""
@@ -56,13 +60,17 @@ class Calls:
         self._table: dict[str, _Kept] = {}
         self._bytes = 0
 
-    def make_room(self) -> None:
-        """Make sure that one more call fits.
+    def make_room(self, user: str) -> None:
+        """Make sure that one more call of a user fits.
 
         Raises:
             BusyError: so many are running.
         """
         self._expire()
+        while sum(k.user == user for k in self._table.values()) >= KEPT // 2:
+            if not self._drop_oldest(user):
+                most = f"{KEPT // 2} asynchronous calls of {user}"
+                raise BusyError(f"{most} are running: wait for one to end")
         while len(self._table) >= KEPT:
             if not self._drop_oldest():
                 raise BusyError(f"{KEPT} asynchronous calls are running: wait for one to end")
@@ -106,6 +114,10 @@ class Calls:
         # Re-entered at the end: the table is in the order of what ended longest ago.
         self._table[call.id] = self._table.pop(call.id)
         self._bytes += len(kept.data)
+        while self._bytes_of(kept.user) > BYTES_MAX // 2 and self._drop_oldest(
+            kept.user, but=kept
+        ):
+            continue
         while self._bytes > BYTES_MAX and self._drop_oldest(but=kept):
             continue
         small = len(kept.data) <= EVENT_MAX
@@ -126,9 +138,12 @@ class Calls:
             if kept.data and kept.ended < oldest:
                 self._forget(call_id)
 
-    def _drop_oldest(self, but: _Kept | None = None) -> bool:
+    def _bytes_of(self, user: str) -> int:
+        return sum(len(k.data) for k in self._table.values() if k.user == user)
+
+    def _drop_oldest(self, user: str | None = None, but: _Kept | None = None) -> bool:
         for call_id, kept in self._table.items():
-            if kept.data and kept is not but:
+            if kept.data and kept is not but and user in (None, kept.user):
                 self._forget(call_id)
                 return True
         return False

@@ -1,4 +1,4 @@
-"""Bounds of the HTTP door: how long a client may take, and how often it may ask.
+"""Bounds of the doors: how long a client may take, how often it may ask, who gets a place.
 
 Knows no sockets and no HTTP library.
 """
@@ -69,3 +69,44 @@ class Rates:
             raise RateLimitedError(
                 f"over {self._rate:g} requests a second (http.rate)", (1.0 - left) / self._rate
             )
+
+
+OWNERS_PLACES = 16
+"""Places that only owners get."""
+
+
+class Places:
+    """Who holds how many of a listener's places: nobody can take them all. Loop thread only."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._held: dict[int, int] = {}
+        self._owners = 0
+
+    def take(self, uid: int, *, owner: bool) -> bool:
+        """Take a place, where there is one for this user.
+
+        Small limits keep a quarter of their places for owners.
+        """
+        held = self._held.get(uid, 0)
+        total = sum(self._held.values()) + self._owners
+        if owner:
+            if total >= self._limit:
+                return False
+            self._owners += 1
+            return True
+        kept = min(OWNERS_PLACES, self._limit // 4)
+        most = max(1, self._limit * 3 // 4)
+        if held >= most or total >= self._limit - max(kept - self._owners, 0):
+            return False
+        self._held[uid] = held + 1
+        return True
+
+    def leave(self, uid: int, *, owner: bool) -> None:
+        """Give a place back."""
+        if owner:
+            self._owners -= 1
+        elif self._held[uid] == 1:
+            del self._held[uid]
+        else:
+            self._held[uid] -= 1

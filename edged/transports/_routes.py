@@ -144,7 +144,7 @@ async def call_tool(request: Request) -> StreamResponse:
         # Perhaps it is new: look again before it is unknown.
         await request.fresh()
     if body.async_:
-        request.api.calls.make_room()
+        request.api.calls.make_room(caller.user)
         call = _start(request, body)
         request.api.calls.add(call)
         accepted = Accepted(call.id, "done" if call.done else "running")

@@ -18,19 +18,32 @@ from typing import cast
 
 import msgspec
 
-from edged import log
+from edged import jsonrpc, log
 from edged.config import Config, UserEntry
 from edged.control import Control
 from edged.errors import ConfigError
 from edged.identity import LOCAL_USER, Caller, Door
 from edged.jsonrpc import Lines
 from edged.mcp.server import Connection
+from edged.transports._limits import Places
 
 WATCH_S = 2.0
 """Between two looks for tools that were added, while an MCP session is open."""
 
 HIGH_WATER = 1 << 20
-"""Bytes that may wait for a peer before its input is no longer read."""
+"""Bytes that may wait for a peer before nothing of its input is handled or read any more."""
+
+TURN = 128
+"""Lines of one peer that are handled before others get their turn."""
+
+UNFINISHED_MAX = 64 << 20
+"""Bytes of lines without an end that all peers together may have sent."""
+
+STALLED_S = 60.0
+"""How long a line that was begun may stay without an end and without progress."""
+
+_NONE = b""
+"""No line: blank ones are left out."""
 
 BACKLOG = 512
 """Connections that may wait to be accepted."""
@@ -43,9 +56,13 @@ def caller_of(uid: int, config: Config, door: Door) -> Caller:
     """Who a local uid is (contract, section 4)."""
     entry = config.users.get(str(uid), LOCAL_USER)
     mapped = entry if isinstance(entry, UserEntry) else UserEntry(user=entry)
-    # Root and the daemon's own uid could take any right anyway.
-    role = "owner" if uid in (0, os.geteuid()) else mapped.role
+    role = "owner" if is_trusted(uid) else mapped.role
     return Caller(mapped.user, role, "", door, f"uid {uid}")
+
+
+def is_trusted(uid: int) -> bool:
+    """Whether it is root or the daemon's own uid, which could take any right anyway."""
+    return uid in (0, os.geteuid())
 
 
 def peer_uid(sock: socket.socket) -> int:
@@ -56,10 +73,17 @@ def peer_uid(sock: socket.socket) -> int:
 
 
 class Peer:
-    """One accepted connection: what `asyncio.Protocol` describes."""
+    """One accepted connection: what `asyncio.Protocol` describes.
+
+    Attributes:
+        uid: of the other end.
+        is_owner: whether it is root's or the daemon's own.
+        unfinished: bytes of its line without an end, as the listener counts them.
+    """
 
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
+        self._max_calls = listener.config.socket.max_calls
         self._lines = Lines()
         self._transport: asyncio.Transport | None = None
         self._connection: Connection | None = None
@@ -67,20 +91,26 @@ class Peer:
         self._ended = False
         self._hangup: select.epoll | None = None
         self._out: list[bytes] = []
+        self._out_size = 0
         self._in_batch = False
+        self._scheduled = False
+        self.uid = -1
+        self.is_owner = False
+        self.unfinished = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         """Find out who it is, or refuse one too many."""
         self._transport = transport
         transport.set_write_buffer_limits(HIGH_WATER)
-        sock = transport.get_extra_info("socket")
+        self.uid = peer_uid(transport.get_extra_info("socket"))
+        control, config = self._listener.control, self._listener.config
+        caller = caller_of(self.uid, config, "unix")
+        self.is_owner = is_trusted(self.uid)
         refusal = self._listener.admit(self)
         if refusal:
             transport.write(refusal)
             transport.close()
             return
-        control, config = self._listener.control, self._listener.config
-        caller = caller_of(peer_uid(sock), config, "unix")
         self._connection = Connection(
             control,
             caller,
@@ -93,11 +123,10 @@ class Peer:
         """Handle the lines that are whole, and answer them with one write."""
         if self._connection is None:
             return
-        self._in_batch = True
-        for line in self._lines.feed(data):
-            self._connection.receive(line)
-        self._flush()
-        self._throttle()
+        self._lines.feed(data)
+        self._work()
+        if self._lines.unfinished or self.unfinished:
+            self._listener.count_unfinished(self, self._lines.unfinished)
         if self._connection.user_told is not None:
             self._listener.watch()
 
@@ -105,23 +134,23 @@ class Peer:
         """No more requests come; true while there is something to answer."""
         if self._connection is None or self._transport is None:
             return False
-        self._in_batch = True
-        for line in self._lines.end():
-            self._connection.receive(line)
-        self._flush()
+        self._lines.end()
         self._ended = True
-        if not self._connection.pending:
+        self._work()
+        if self.unfinished:
+            self._listener.count_unfinished(self, 0)
+        if self._is_over:
             return False
         self._watch_hangup(self._transport)
         return True
 
     def connection_lost(self, _: Exception | None) -> None:
         """Both ways are closed: nobody waits for its calls any more."""
-        self._listener.left(self)
-        self._unwatch_hangup()
         if self._connection is not None:
+            self._listener.left(self)
             self._connection.close()
             self._connection = None
+        self._unwatch_hangup()
 
     def pause_writing(self) -> None:
         """The peer does not read."""
@@ -131,7 +160,23 @@ class Peer:
     def resume_writing(self) -> None:
         """The peer reads again."""
         self._paused = False
-        self._throttle()
+        self._work()
+
+    def refuse(self, reason: str) -> None:
+        """Say why, and end the connection; a peer that does not read is not told."""
+        self._lines = Lines()
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(jsonrpc.error(b"", jsonrpc.INVALID_REQUEST, reason))
+            if self._transport.get_write_buffer_size():
+                self._transport.abort()
+            else:
+                self._transport.close()
+
+    @property
+    def is_held(self) -> bool:
+        """Whether nothing of this peer is begun: it does not read, or has too much in flight."""
+        connection = self._connection
+        return self._paused or (connection is not None and connection.pending >= self._max_calls)
 
     @property
     def user_told(self) -> str | None:
@@ -151,39 +196,73 @@ class Peer:
     def _send(self, line: bytes) -> None:
         if self._in_batch:
             self._out.append(line)
+            self._out_size += len(line)
         elif self._transport is not None and not self._transport.is_closing():
             self._transport.write(line)
 
     def _flush(self) -> None:
         self._in_batch = False
         if self._out and self._transport is not None:
-            out, self._out = self._out, []
+            out, self._out, self._out_size = self._out, [], 0
             self._transport.write(out[0] if len(out) == 1 else b"".join(out))
 
+    def _work(self) -> None:
+        """Handle lines one by one, while the peer takes what they are answered with.
+
+        Other peers get their turn after `TURN` lines, or once a write became large.
+        """
+        connection = self._connection
+        if connection is None or self._transport is None or self._transport.is_closing():
+            return
+        self._in_batch = True
+        for _ in range(TURN):
+            if self._out_size > HIGH_WATER or self.is_held:
+                break
+            line = next(self._lines, _NONE)
+            if line is _NONE:
+                break
+            connection.receive(line)
+        self._flush()
+        if self._lines.waiting and not (self._scheduled or self.is_held):
+            self._scheduled = True
+            asyncio.get_running_loop().call_soon(self._go_on)
+        if self._ended and self._is_over:
+            self._transport.close()
+        self._throttle()
+
+    def _go_on(self) -> None:
+        self._scheduled = False
+        self._work()
+
+    @property
+    def _is_over(self) -> bool:
+        """Whether everything that came is answered."""
+        return not (self._lines.waiting or (self._connection and self._connection.pending))
+
     def _throttle(self) -> None:
-        """Read no more from a peer that does not read, or has too much in flight."""
+        """Read no more from a peer while it is held or has lines to be handled."""
         if self._transport is None or self._connection is None or self._ended:
             return
-        limit = self._listener.config.socket.max_calls
-        if self._paused or self._connection.pending >= limit:
-            if self._transport.is_reading():
-                self._transport.pause_reading()
-                self._watch_hangup(self._transport)
-        elif not self._transport.is_reading():
+        held = self.is_held
+        if held and self._hangup is None:
+            self._watch_hangup(self._transport)
+        elif not held:
             self._unwatch_hangup()
+        if held or self._lines.waiting:
+            self._transport.pause_reading()
+        else:
             self._transport.resume_reading()
 
     def _answered(self) -> None:
-        if self._in_batch or self._transport is None or self._connection is None:
-            return
-        if self._ended and not self._connection.pending:
-            self._transport.close()
-        self._throttle()
+        if not self._in_batch:
+            self._work()
 
     # A peer that closed its input, or that is not read for a while, may still close
     # for good: the loop does not watch it, and a hang-up is what epoll(7) reports unasked.
 
     def _watch_hangup(self, transport: asyncio.Transport) -> None:
+        if self._hangup is not None:
+            return
         watch = self._hangup = select.epoll()
         watch.register(transport.get_extra_info("socket").fileno(), select.EPOLLET)
 
@@ -203,10 +282,23 @@ class Peer:
 class Listener:
     """The listening socket and its peers."""
 
-    def __init__(self, control: Control, config: Config) -> None:
+    def __init__(self, control: Control, config: Config, stalled_s: float = STALLED_S) -> None:
+        """A listener that does not listen yet.
+
+        Args:
+            control: the daemon.
+            config: its limits.
+            stalled_s: how long a line that was begun may stay as it is.
+        """
         self.control = control
         self.config = config
         self._peers: set[Peer] = set()
+        self._places = Places(config.socket.max_connections)
+        self._stalled_s = stalled_s
+        self._begun: dict[Peer, float] = {}
+        """Peers with an unfinished line, and when each got longer; the longest ago first."""
+        self._unfinished = 0
+        self._stalled: asyncio.TimerHandle | None = None
         self._server: asyncio.Server | None = None
         self._notice: asyncio.TimerHandle | None = None
         self._watch: asyncio.TimerHandle | None = None
@@ -222,8 +314,10 @@ class Listener:
     def admit(self, peer: Peer) -> bytes:
         """Count a peer in; else the line that refuses it."""
         limit = self.config.socket.max_connections
-        if len(self._peers) >= limit:
+        if not self._places.take(peer.uid, owner=peer.is_owner):
             text = f"{limit} connections are the limit (socket.max_connections)"
+            if len(self._peers) < limit:
+                text = f"too many connections of uid {peer.uid}: {text}"
             body = {"jsonrpc": "2.0", "id": None, "error": {"code": -31029, "message": text}}
             return msgspec.json.encode(body) + b"\n"
         self._peers.add(peer)
@@ -232,6 +326,40 @@ class Listener:
     def left(self, peer: Peer) -> None:
         """Count a peer out."""
         self._peers.discard(peer)
+        self._places.leave(peer.uid, owner=peer.is_owner)
+        self.count_unfinished(peer, 0)
+
+    def count_unfinished(self, peer: Peer, size: int) -> None:
+        """A peer's line without an end has `size` bytes now; all together are bounded."""
+        self._unfinished += size - peer.unfinished
+        peer.unfinished = size
+        self._begun.pop(peer, None)
+        if size:
+            self._begun[peer] = asyncio.get_running_loop().time()
+            self._await_stalled(self._stalled_s)
+        while self._unfinished > UNFINISHED_MAX:
+            largest = max(self._begun, key=lambda p: (not p.is_owner, p.unfinished))
+            self.count_unfinished(largest, 0)
+            largest.refuse("too much input without an end of its line, of all connections")
+
+    def _await_stalled(self, delay_s: float) -> None:
+        if self._stalled is None and self._server is not None:
+            loop = asyncio.get_running_loop()
+            self._stalled = loop.call_later(delay_s, self._end_stalled)
+
+    def _end_stalled(self) -> None:
+        """End peers whose line makes no progress; not those that are not read."""
+        self._stalled = None
+        now = asyncio.get_running_loop().time()
+        for peer, since in tuple(self._begun.items()):
+            if peer.is_held:
+                self.count_unfinished(peer, peer.unfinished)
+            elif now - since >= self._stalled_s:
+                self.count_unfinished(peer, 0)
+                peer.refuse(f"a line was begun and not ended within {self._stalled_s:g} s")
+        if self._begun:
+            first = next(iter(self._begun.values()))
+            self._await_stalled(max(first + self._stalled_s - now, 0.0))
 
     def close(self) -> None:
         """Take no more connections; the open ones go on."""
@@ -244,6 +372,9 @@ class Listener:
         if self._watch is not None:
             self._watch.cancel()
             self._watch = None
+        if self._stalled is not None:
+            self._stalled.cancel()
+            self._stalled = None
 
     def close_peers(self) -> None:
         """End what is open."""
@@ -335,8 +466,8 @@ def _open_to_group(path: str, group: str, mode: int) -> None:
         os.chown(path, -1, grp.getgrnam(group).gr_gid)
     except KeyError:
         mode &= 0o600
-    except PermissionError:
-        # Not a member of that group.
+    except OSError:
+        # Not a member of that group, or it has no number in this user namespace.
         log.info(f"only you and root can connect to {path}: you are not in the group {group!r}")
         mode &= 0o600
     os.chmod(path, mode)

@@ -1,5 +1,6 @@
 """The command line against a real daemon, as a person or a script uses it."""
 
+import contextlib
 import json
 import os
 import signal
@@ -110,7 +111,26 @@ def test_usable_tools_are_listed(daemon):
     assert lines[0].split()[0] == "NAME"
     assert lines[1:] == sorted(lines[1:])
     assert {"echo", "gpio", "sensor", "hello"} <= {line.split()[0] for line in lines}
-    assert all(len(line) <= 80 for line in lines)
+    assert not any(line.endswith("…") for line in lines)
+    parent, child = os.openpty()
+    with open(parent, "rb", buffering=0) as screen:
+        subprocess.run(
+            [*EDGED, "tools"],
+            stdout=child,
+            env={**daemon.env, "COLUMNS": "80", "TERM": "dumb"},
+            check=True,
+        )
+        os.close(child)
+        shown = b"".join(_read_all(screen)).decode().splitlines()
+    assert len(shown) == len(lines)
+    assert all(len(line) <= 80 for line in shown)
+
+
+def _read_all(screen):
+    """What was written to a terminal; its end is an error (pty(7))."""
+    with contextlib.suppress(OSError):
+        while part := screen.read(1 << 16):
+            yield part
 
 
 @pytest.mark.parametrize("form", ["mcp", "openai", "openai-responses", "anthropic"])
@@ -183,6 +203,9 @@ def test_broken_tool_is_listed_with_file_and_reason(daemon):
         assert "invalid" in text
         assert f"{tool}/TOOL.md" in text
         assert daemon.run("check-tool", str(tool), code=1).stdout.count("error: ") >= 1
+        note = "1 tool is blocked: edged tools --all says why\n"
+        assert daemon.run("tools").stderr == f"edged: {note}"
+        assert f" {note}" in daemon.run("status").stdout
     finally:
         (tool / "TOOL.md").unlink()
         tool.rmdir()
@@ -207,8 +230,9 @@ def test_new_tool_works_as_it_is_written(language, daemon):
 def test_whole_of_a_cut_output_is_saved(daemon):
     """Contract, section 7: cut at 50 KB; the cut names the media:// path of the whole."""
     daemon.run("new-tool", "long", "--directory", str(daemon.data / "local" / "tools"))
-    words = ["call", "long", f"text={'x y ' * 40}", "times=1000", "--output", "saved"]
-    done = daemon.run(*words)
+    words = ["call", "long", f"text={'x y ' * 40}", "times=1000"]
+    assert daemon.run(*words).stdout == "\n".join(["x y " * 40] * 1000) + "\n"
+    done = daemon.run(*words, "--output", "saved")
     assert len(done.stdout.encode()) < 51_000
     assert done.stderr == "edged: whole output: saved/output.txt\n"
     whole = (daemon.base / "saved" / "output.txt").read_text()
@@ -258,6 +282,75 @@ def test_reader_that_closes_early_is_no_fault(daemon):
     command = f"{sys.executable} -m edged tools --all --json | head -c 1; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", command], capture_output=True, env=daemon.env)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"[", b"")
+
+
+LONG = ["call", "echo", "--args", "-"]
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (LONG, 0),
+        ([*LONG, "--json"], 0),
+        (["call", "echo", "txt=1"], 0),
+        (["call", "ecko"], 1),
+        (["call"], 2),
+        (["call", "--help"], 0),
+        (["--help"], 0),
+        (["status"], 0),
+    ],
+)
+@pytest.mark.parametrize("errors", ["there", "closed"])
+def test_pipe_that_nobody_reads_is_no_fault(words, code, errors, daemon):
+    """`edged … | head` and `edged … 2>&1 | head`: no word of it, not even at the exit (120)."""
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(
+        [*EDGED, *words],
+        input=json.dumps({"text": "a line of text\n" * 30_000}).encode(),
+        stdout=write,
+        stderr=write if errors == "closed" else subprocess.PIPE,
+        env={k: v for k, v in daemon.env.items() if k != "PYTHONUNBUFFERED"},
+    )
+    os.close(write)
+    said = done.stderr or b""
+    assert b"Exception" not in said
+    assert b"Broken pipe" not in said
+    assert done.returncode in (0, 1, 2)
+    if errors == "closed":
+        assert done.returncode == code
+
+
+def test_disk_that_is_full_is_told_once(daemon):
+    """null(4), full(4)."""
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [*EDGED, "tools"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            env={k: v for k, v in daemon.env.items() if k != "PYTHONUNBUFFERED"},
+        )
+    assert (done.returncode, done.stderr.count(b"\n")) == (1, 1)
+    assert b"No space left on device" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["call", "hello", b"name=\xff"],
+        ["call", b"\xff"],
+        ["call", "hello", "--args", b'{"name": "\xff"}'],
+        ["describe", b"\xff"],
+        ["tools", "--disable", b"\xff"],
+        ["token", "add", b"\xff"],
+    ],
+)
+def test_bytes_that_are_no_text_are_wrong_usage(words, daemon):
+    done = subprocess.run([*EDGED, *words], capture_output=True, env=daemon.env)
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert done.stderr.startswith(b"edged: ")
+    assert done.stderr.endswith(b" is not UTF-8 text: convert it (iconv -t UTF-8)\n")
+    assert done.stderr.count(b"\n") == 1
 
 
 def test_token_is_made_shown_once_and_revoked(daemon, web):
@@ -326,6 +419,7 @@ def test_doctor_asks_the_daemon(daemon):
     text = daemon.run("doctor").stdout
     assert "ok       daemon" in text
     assert "in use by the daemon" in text
+    assert f"http           {daemon.json('status')['listen'][1]} answers\n" in text
     assert "fault" not in text
 
 

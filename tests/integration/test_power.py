@@ -27,7 +27,12 @@ CALLS = 1_500
 SMALL = 16 << 10
 """Bytes of a file on the nearly full disk: enough for what a sandbox is told."""
 
-CONFIG = "http: {listen: ['127.0.0.1:0']}\ntools: {echo: {enabled: true}}\n"
+# Behind bwrap a plain user is in a user namespace, where the group edged has no number.
+CONFIG = """\
+http: {listen: ["127.0.0.1:0"]}
+socket: {group: there-is-none}
+tools: {echo: {enabled: true}}
+"""
 BIG = {
     "TOOL.md": "---\nname: big\ndescription: Says much.\nversion: 1\nlanguage: python\n---\n",
     "index.py": "def execute(call_id, params):\n"

@@ -15,7 +15,14 @@ from edged.config import Config, Socket, UserEntry
 from edged.errors import ConfigError
 from edged.jsonrpc import MAX_LINE
 from edged.tool import Context, tool
-from edged.transports.unix import HIGH_WATER, Listener, bind, caller_of, peer_uid
+from edged.transports.unix import (
+    HIGH_WATER,
+    UNFINISHED_MAX,
+    Listener,
+    bind,
+    caller_of,
+    peer_uid,
+)
 
 NO_GROUP = "no-such-group"
 
@@ -99,9 +106,9 @@ class Client:
 class Door:
     """A listener of the core, and clients of it."""
 
-    def __init__(self, core, path, config):
+    def __init__(self, core, path, config, **options):
         self.core, self.path = core, str(path)
-        self.listener = Listener(core.control, config)
+        self.listener = Listener(core.control, config, **options)
         self.gate = Gate()
         self.clients = []
         core.add(echo, later, whoami, self.gate.tool)
@@ -348,6 +355,45 @@ async def test_one_connection_too_many_is_refused_with_a_clear_line(opened):
     assert "result" in await (await door.client()).ask(1)
 
 
+async def test_one_user_leaves_places_to_others_and_the_owner(core):
+    """One uid takes three quarters at most; root and the daemon's own uid are no others."""
+    name = f"\0edged-test-{os.getpid()}"
+    listener = Listener(core.control, Config(socket=Socket(max_connections=4)))
+    sock = socket.socket(socket.AF_UNIX)
+    sock.bind(name)
+    sock.setblocking(False)
+    await listener.start(sock)
+    root = os.geteuid() == 0
+    clients = []
+
+    async def connect(*, as_nobody):
+        with socket.socket(socket.AF_UNIX) as plain:
+            # unix(7): the credentials are those at the time of connect(2).
+            if as_nobody and root:
+                os.seteuid(65_534)
+            try:
+                plain.connect(name)
+            finally:
+                if root:
+                    os.seteuid(0)
+            clients.append(Client(*await asyncio.open_unix_connection(sock=plain.dup())))
+            clients[-1].send(1, "ping")
+            return await clients[-1].line()
+
+    answers = [await connect(as_nobody=True) for _ in range(4)]
+    assert ["result" in answer for answer in answers] == [True, True, True, not root]
+    if root:
+        assert "too many connections of uid 65534" in answers[3]["error"]["message"]
+    assert ("result" in await connect(as_nobody=False)) is root
+    listener.close()
+    for client in clients:
+        client.writer.transport.abort()
+    async with asyncio.timeout(20):
+        while listener._peers:
+            await asyncio.sleep(0)
+    assert listener._places.take(65_534, owner=False)
+
+
 async def test_a_connection_with_too_many_calls_is_read_again_when_one_is_over(opened):
     """`socket.max_calls`: back-pressure, and nothing is lost."""
     door = await opened(max_calls=2)
@@ -401,6 +447,133 @@ async def test_a_peer_that_does_not_read_is_not_read_either(door):
             while taken.count(b"\n") < sent:
                 taken += await loop.sock_recv(sock, 1 << 20)
     assert [json.loads(line)["id"] for line in taken.splitlines()] == list(range(sent))
+
+
+@pytest.mark.parametrize("method", ["edged/media", "tools/call"])
+async def test_a_peer_that_does_not_read_has_nothing_done_for_it(door, method):
+    """A few kilobytes of requests in one write must not become a gigabyte of answers."""
+    uri = door.core.media.put("local", bytes(4 << 20), "image/png", "big")
+    ran = []
+
+    @tool("large", cut=False)
+    def large(_params: Say, _ctx: Context) -> results.Result:
+        """Says much."""
+        ran.append(1)
+        return results.text("x" * 300_000)
+
+    door.core.add(large)
+    params = {"id": uri} if method == "edged/media" else {"name": "large"}
+    lines = b"".join(
+        msgspec.json.encode({"jsonrpc": "2.0", "id": n, "method": method, "params": params})
+        + b"\n"
+        for n in range(200)
+    )
+    loop = asyncio.get_running_loop()
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.setblocking(False)
+        await loop.sock_connect(sock, door.path)
+        await loop.sock_sendall(sock, lines)
+        await (await door.client()).ask(1, "ping")
+        (peer,) = (p for p in door.listener._peers if p.is_held)
+        waiting = peer._transport.get_write_buffer_size()
+        assert HIGH_WATER < waiting < 3 * HIGH_WATER
+        assert len(ran) < 20
+        # It reads again: every answer comes, in order.
+        taken, ends = [], 0
+        async with asyncio.timeout(20):
+            while ends < 200:
+                taken.append(await loop.sock_recv(sock, 1 << 20))
+                ends += taken[-1].count(b"\n")
+    assert [json.loads(line)["id"] for line in b"".join(taken).splitlines()] == list(range(200))
+
+
+async def test_requests_that_wait_are_answered_after_the_end_of_input_too(door):
+    """`edged … | slow reader`: it closed its input and reads late."""
+    loop = asyncio.get_running_loop()
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.setblocking(False)
+        await loop.sock_connect(sock, door.path)
+        call = {"name": "echo", "arguments": {"text": "x" * 30_000}}
+        for number in range(100):
+            line = {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": call}
+            await loop.sock_sendall(sock, msgspec.json.encode(line) + b"\n")
+            await asyncio.sleep(0)
+            if any(p.is_held for p in door.listener._peers):
+                break
+        sock.shutdown(socket.SHUT_WR)
+        taken = b""
+        async with asyncio.timeout(20):
+            while data := await loop.sock_recv(sock, 1 << 20):
+                taken += data
+    assert [json.loads(x)["id"] for x in taken.splitlines()] == list(range(number + 1))
+
+
+async def test_a_long_batch_of_one_peer_lets_others_in_between(door, client):
+    """So many lines a turn."""
+    client.writer.write(b"".join(PING % n for n in range(20_000)))
+    other = await door.client()
+    await other.ask(1, "ping")
+    taken = 0
+    async with asyncio.timeout(20):
+        while not (await client.reader.readline()).startswith(b'{"jsonrpc":"2.0","id":19999,'):
+            taken += 1
+    assert taken == 19_999
+
+
+PING = b'{"jsonrpc":"2.0","id":%d,"method":"ping"}\n'
+
+
+async def test_lines_without_an_end_are_bounded_together(opened):
+    """One megabyte of each of many connections is a gigabyte: the largest one goes."""
+    door = await opened()
+    small = await door.client()
+    small.writer.write(b"x" * 100_000)
+    large = [await door.client() for _ in range(4)]
+    for client in large:
+        client.writer.write(b"x" * (MAX_LINE - 10))
+        await client.writer.drain()
+    async with asyncio.timeout(20):
+        while len(door.listener._peers) == 5:
+            await asyncio.sleep(0)
+    assert 0 < sum(p.unfinished for p in door.listener._peers) <= UNFINISHED_MAX
+    small.writer.write(b"\n")
+    assert (await small.line())["error"]["code"] == -32700
+    assert len(door.listener._peers) == 4
+
+
+async def test_an_owners_unfinished_line_goes_last(door):
+    """Others' lines go first, however short they are."""
+    for _ in range(3):
+        await (await door.client()).ask(1, "ping")
+    one, two, three = door.listener._peers
+    two.is_owner = three.is_owner = False
+    door.listener._places.leave(two.uid, owner=True)
+    door.listener._places.leave(three.uid, owner=True)
+    assert door.listener._places.take(two.uid, owner=False)
+    assert door.listener._places.take(three.uid, owner=False)
+    door.listener.count_unfinished(one, UNFINISHED_MAX - 10)
+    door.listener.count_unfinished(two, 5)
+    door.listener.count_unfinished(three, 6)
+    assert [p.unfinished for p in (one, two, three)] == [UNFINISHED_MAX - 10, 5, 0]
+
+
+async def test_a_line_that_was_begun_and_makes_no_progress_ends_its_connection(core, tmp_path):
+    """Unfinished input is kept for a while; a peer whose calls run is not hurried."""
+    door = Door(core, tmp_path / "edged.sock", Config(socket=Socket(max_calls=1)), stalled_s=0.02)
+    await door.listener.start(bind(door.path, NO_GROUP))
+    client, busy, idle = [await door.client() for _ in range(3)]
+    busy.send(1, name="gate", text="slow")
+    busy.writer.write(b'{"jsonrpc":')
+    assert "result" in await idle.ask(1, "ping")
+    await door.gate.started.wait()
+    client.writer.write(b'{"jsonrpc":')
+    (refusal,) = await client.rest()
+    assert (refusal["id"], refusal["error"]["code"]) == (None, -32600)
+    assert "not ended within 0.02 s" in refusal["error"]["message"]
+    door.gate.go.set()
+    assert (await busy.line())["id"] == 1
+    assert "result" in await idle.ask(2, "ping")
+    await door.close()
 
 
 async def test_updates_are_dropped_for_a_peer_that_does_not_read(door, client):
@@ -501,7 +674,7 @@ def test_a_plain_user_who_is_not_in_the_group_gets_a_socket_of_its_own(tmp_path,
             os._exit(1)
     os.close(directory)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert "not in the group 'root': only you and root can connect" in capfd.readouterr().err
+    assert "only you and root can connect to edged.sock" in capfd.readouterr().err
 
 
 def test_the_socket_of_a_dead_daemon_is_replaced(tmp_path):

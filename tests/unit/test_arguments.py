@@ -113,12 +113,12 @@ def test_no_arguments_at_all_name_what_is_required(raw):
     """Required inputs are reported as such, not as a fault of JSON."""
     with pytest.raises(InvalidArgumentsError) as caught:
         arguments.decode(sample, raw)
-    assert caught.value.faults == (("path", "is required (string)"),)
+    assert caught.value.faults == (("path", "is required (a text)"),)
 
 
 def test_null_for_a_required_input_is_refused():
     """Only an optional input may be null."""
-    assert faults({"path": None}) == {"path": "must be string, not null"}
+    assert faults({"path": None}) == {"path": "must be a text, not null"}
 
 
 def test_null_for_an_optional_input_means_absent():
@@ -149,31 +149,32 @@ def test_a_text_that_spells_the_value_is_taken_for_it(name, text, value):
 @pytest.mark.parametrize(
     ("name", "value", "reason"),
     [
-        ("count", "seven", "must be integer, not this text"),
-        ("count", "", "must be integer, not this text"),
-        ("count", "07", "must be integer, not this text"),
-        ("count", "+7", "must be integer, not this text"),
-        ("count", " 7", "must be integer, not this text"),
-        ("count", "٧", "must be integer, not this text"),
-        ("count", "1_0", "must be integer, not this text"),
-        ("count", 1.5, "must be integer, not a number"),
-        ("count", True, "must be integer, not a boolean"),
-        ("count", "true", "must be integer, not this text"),
-        ("count", [1], "must be integer, not a list"),
-        ("count", {}, "must be integer, not an object"),
-        ("ratio", "NaN", "must be number, not this text"),
-        ("ratio", "Infinity", "must be number, not this text"),
-        ("ratio", "-inf", "must be number, not this text"),
-        ("ratio", "1e999", "must be number, not this text"),
-        ("ratio", "9" * 5000, "must be number, not this text"),
-        ("force", 1, "must be boolean, not a number"),
-        ("force", "yes", "must be boolean, not this text"),
-        ("force", "True", "must be boolean, not this text"),
-        ("mode", "red", "must be one of read, write, not this text"),
+        ("count", "seven", "must be an integer, not text"),
+        ("count", "", "must be an integer, not text"),
+        ("count", "07", "must be an integer, not text"),
+        ("count", "+7", "must be an integer, not text"),
+        ("count", " 7", "must be an integer, not text"),
+        ("count", "٧", "must be an integer, not text"),
+        ("count", "1_0", "must be an integer, not text"),
+        ("count", 1.5, "must be an integer, not a number"),
+        ("count", True, "must be an integer, not a boolean"),
+        ("count", "true", "must be an integer, not text"),
+        ("count", [1], "must be an integer, not a list"),
+        ("data", "1", "must be a list, not text"),
+        ("count", {}, "must be an integer, not an object"),
+        ("ratio", "NaN", "must be a number, not text"),
+        ("ratio", "Infinity", "must be a number, not text"),
+        ("ratio", "-inf", "must be a number, not text"),
+        ("ratio", "1e999", "must be a number, not text"),
+        ("ratio", "9" * 5000, "must be a number, not text"),
+        ("force", 1, "must be true or false, not a number"),
+        ("force", "yes", "must be true or false"),
+        ("force", "True", "must be true or false"),
+        ("mode", "red", "must be one of read, write, not text"),
         ("mode", 1, "must be one of read, write, not a number"),
-        ("level", "2", "must be one of off, on or boolean or integer, not this text"),
-        ("path", 1, "must be string, not a number"),
-        ("tags", "{}", "must be object, not this text"),
+        ("level", "2", "must be one of off, on or a boolean or an integer, not text"),
+        ("path", 1, "must be a text, not a number"),
+        ("tags", "{}", "must be an object, not text"),
     ],
 )
 def test_nothing_else_is_coerced(name, value, reason):
@@ -185,7 +186,7 @@ def test_nothing_else_is_coerced(name, value, reason):
     ("name", "value", "reason"),
     [
         ("count", 0, "must be `int` >= 1"),
-        ("count", "11", "must be integer, not this text"),
+        ("count", "11", "must be an integer, not text"),
         ("count", 11, "must be `int` <= 10"),
         ("note", "123456789", "must be `str` of length <= 8"),
         ("data", [1] * 5, "must be `array` of length <= 4"),
@@ -249,7 +250,7 @@ def test_the_message_names_the_tool_and_every_fault():
         decode({"count": 99, "x": 1})
     text = str(caught.value)
     assert text.startswith("sample: x: is not an input")
-    assert "path: is required (string)" in text
+    assert "path: is required (a text)" in text
     assert "count: must be `int` <= 10" in text
 
 
@@ -273,7 +274,7 @@ def test_a_rule_over_several_inputs_is_a_fault_of_the_call():
 
 @pytest.mark.parametrize(
     ("raw", "kind"),
-    [(b"[]", "a list"), (b'"x"', "this text"), (b"3", "a number"), (b"true", "a boolean")],
+    [(b"[]", "a list"), (b'"x"', "text"), (b"3", "a number"), (b"true", "a boolean")],
 )
 def test_arguments_that_are_no_object_are_refused(raw, kind):
     """MCP: `arguments` is an object."""

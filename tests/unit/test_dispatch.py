@@ -1,12 +1,13 @@
 """The one call path (contract, sections 1, 7 and 8), over real services."""
 
 import asyncio
+import threading
 
 import msgspec
 import pytest
 
-from edged import results
-from edged.dispatch import DETAIL_MAX, MAX_DEPTH, Dispatcher
+from edged import dispatch, results
+from edged.dispatch import DETAIL_MAX, MAX_DEPTH, WRITERS, Dispatcher
 from edged.errors import (
     CallTimeoutError,
     DeniedError,
@@ -17,9 +18,12 @@ from edged.errors import (
     UnknownToolError,
 )
 from edged.identity import Caller
+from edged.media import Media
 from edged.registry import Session
 from edged.results import MAX_BYTES, Image, ResourceLink, Result, Text
 from edged.tool import Context, tool
+
+BOUND_S = 10.0
 
 
 class Say(msgspec.Struct, forbid_unknown_fields=True):
@@ -425,6 +429,17 @@ async def test_arguments_that_do_not_fit_are_refused_and_not_kept(core):
     assert (record.outcome, record.arguments) == ("invalid_arguments", None)
 
 
+async def test_a_name_that_is_unknown_is_told_to_the_caller_alone(core):
+    """A model may take a secret for the name of an input."""
+    core.add(say)
+    with pytest.raises(InvalidArgumentsError, match="hunter2"):
+        core.dispatcher.start(core.owner, None, "say", b'{"hunter2-hunter2": 1, "text": 5}')
+    (record,) = core.audited()
+    assert "hunter2" not in record.detail
+    assert "unknown input" in record.detail
+    assert "text: must be" in record.detail
+
+
 async def test_a_tool_that_is_off_is_refused_with_what_to_do(core):
     """409 on HTTP; the words name the command."""
     core.add(say.switched_off())
@@ -573,6 +588,32 @@ async def test_short_sensitive_inputs_are_absent_where_results_may_show_them(cor
     assert core.audited()[-1].detail == "pin [***] is wrong"
 
 
+async def test_a_secret_of_a_call_is_one_of_the_calls_that_it_makes(core, capsys):
+    """The inner call is logged, its events are published, its tool is another's."""
+    updates = []
+
+    async def login(params: Login, ctx: Context) -> Result:
+        assert params.password in ctx.masked
+        raw = msgspec.json.encode({"text": f"pw={params.password}"})
+        return await ctx.call("say" if params.user else "deep", raw)
+
+    async def deep(params: Say, ctx: Context) -> Result:
+        inner = await ctx.call("say", msgspec.json.encode({"text": params.text}))
+        return results.failure(f"{params.text} {inner.for_llm}")
+
+    facts = {"sensitive": frozenset({"password"})}
+    core.add(say, tool("deep")(deep), tool("login", **facts)(login))
+    for secret in ("hunter2-hunter2", "9731"):
+        for user in ("ada", ""):
+            raw = body(user=user, password=secret)
+            await core.call("login", raw, on_update=updates.append)
+    shown = [msgspec.to_builtins(one) for one in (*core.events.since(0), *core.audited())]
+    everything = str(shown) + str(updates) + capsys.readouterr().err
+    assert "pw=[***]" in everything
+    assert "hunter2" not in everything
+    assert "9731" not in everything
+
+
 async def test_a_secret_within_another_is_not_what_is_masked(core):
     """The longer one is masked whole."""
     core.add(tool("login", sensitive=frozenset({"password"}))(
@@ -668,6 +709,77 @@ async def test_a_long_output_that_nobody_waits_for_any_more_is_dropped(core):
     with pytest.raises(asyncio.CancelledError):
         await call.wait()
     assert core.audited()[-1].outcome == "cancelled"
+
+
+class SlowMedia(Media):
+    """A disk that takes its time: each file waits until the test says so."""
+
+    def __init__(self, core):
+        super().__init__(core.data, core.clock)
+        self.began, self.go, self.files = asyncio.Event(), threading.Event(), 0
+        self._loop = asyncio.get_running_loop()
+
+    def put(self, user, data, mime_type, name):
+        self.files += 1
+        self._loop.call_soon_threadsafe(self.began.set)
+        assert self.go.wait(BOUND_S)
+        return super().put(user, data, mime_type, name)
+
+
+@pytest.fixture
+async def slow(core):
+    """A dispatcher on a slow disk, and a tool with many pictures."""
+    media = SlowMedia(core)
+    services = msgspec.structs.replace(core.control.services, media=media)
+    pictures = [Image("iVBORw0KGgo" + "A" * 2_000 + "=", "image/png")] * 10
+
+    async def later(params: Say, ctx: Context) -> Result:
+        return Result(list(pictures))
+
+    core.add(tool("camera", timeout_s=0.05)(later))
+    core.add(tool("film", timeout_s=60.0)(later))
+    dispatcher = Dispatcher(core.registry, services, core.spawn)
+    yield dispatcher, media
+    media.go.set()
+    await dispatcher.drain(1.0)
+
+
+async def test_what_is_stored_for_a_call_that_was_cancelled_is_given_up(core, slow):
+    """Between two files: nobody waits for them any more."""
+    dispatcher, media = slow
+    call = dispatcher.start(core.owner, None, "film", b"")
+    await media.began.wait()
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call.wait()
+    media.go.set()
+    core.add(tool("big")(lambda_result(results.text("x\n" * 50_000))))
+    both = [dispatcher.start(core.owner, None, "big", b"").wait() for _ in range(WRITERS)]
+    await asyncio.gather(*both)
+    assert media.files == 1 + WRITERS
+
+
+async def test_a_result_that_cannot_be_stored_in_the_calls_time_has_timed_out(
+    core, slow, monkeypatch
+):
+    """Architecture, laws: the deadline is dispatch's; a disk does not prolong it."""
+    monkeypatch.setattr(dispatch, "STORE_S", 0.0)
+    dispatcher, _ = slow
+    async with asyncio.timeout(BOUND_S):
+        result = await dispatcher.start(core.owner, None, "camera", b"").wait()
+    assert result.for_llm == "timed out after 0.05 s"
+
+
+async def test_a_slow_disk_takes_no_thread_from_others(core, slow):
+    """Storing has threads of its own."""
+    dispatcher, media = slow
+    calls = [dispatcher.start(core.owner, None, "film", b"") for _ in range(40)]
+    await media.began.wait()
+    async with asyncio.timeout(BOUND_S):
+        assert await asyncio.to_thread(lambda: "free") == "free"
+    assert media.files <= WRITERS
+    for call in calls:
+        call.cancel()
 
 
 async def test_without_secrets_nothing_is_masked(core):

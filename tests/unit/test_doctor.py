@@ -2,6 +2,7 @@
 
 import grp
 import os
+import pwd
 import socket
 import stat
 import sys
@@ -14,6 +15,7 @@ from edged import __version__, doctor
 from edged.doctor import Finding, Places, Running
 from edged.sandbox.probe import Capability
 from edged.toolmd.sync import Action
+from edged.transports.http import parse
 
 
 def levels(findings):
@@ -170,13 +172,212 @@ def test_switches_of_the_kernel_are_read(file, value, level, places, tmp_path):
     assert doctor.user_namespaces(places.proc).level == level
 
 
-def test_listener_that_does_not_answer_is_a_warning():
+OK = b"HTTP/1.1 200 OK\r\nServer: edged\r\nContent-Length: 15\r\n\r\n{}"
+BUSY = b"HTTP/1.1 503 Service Unavailable\r\nServer: edged\r\n\r\n"
+OTHER = b"HTTP/1.0 404 Not Found\r\nDate: x\r\nSERVER: nginx/1.22\r\n\r\n"
+MAIL = b"220 mail ready\r\n"
+
+
+@pytest.fixture
+def answering():
+    """Starts a listener that answers every request with some bytes; None keeps silent."""
+    ended = threading.Event()
+    threads = []
+
+    def start(data, sock=None):
+        sock = sock or socket.create_server(("127.0.0.1", 0))
+
+        def serve():
+            with sock:
+                peer, _ = sock.accept()
+                with peer:
+                    asked.append(peer.recv(4096))
+                    if data is None:
+                        ended.wait(20)
+                    else:
+                        peer.sendall(data)
+
+        asked = []
+        threads.append(threading.Thread(target=serve))
+        threads[-1].start()
+        return sock, asked
+
+    yield start
+    ended.set()
+    for thread in threads:
+        thread.join(20)
+
+
+def address_of(sock):
+    return f"127.0.0.1:{sock.getsockname()[1]}"
+
+
+def listening(tmp_path, sock, uid, host="0100007F", name="tcp"):
+    """A /proc in which a user listens on the port of a socket."""
+    net = tmp_path / "proc" / "net"
+    net.mkdir(parents=True, exist_ok=True)
+    head = "sl local_address rem_address st tx_queue:rx_queue tr:tm->when retrnsmt uid\n"
+    port = sock.getsockname()[1]
+    rows = [(host, port, "0A", uid), (host, port, "01", 1), ("00000000", 1, "0A", 2)]
+    text = head + "".join(
+        f"0: {h}:{p:04X} 00000000:0000 {state} 0:0 00:0 0 {who} 0 1\n" for h, p, state, who in rows
+    )
+    (net / name).write_text(text)
+    return str(tmp_path / "proc")
+
+
+def test_listener_is_asked_who_it_is(answering, tmp_path):
+    """A connection alone proves nothing: anybody may have the port."""
+    sock, asked = answering(OK)
+    address = address_of(sock)
+    assert list(doctor.listeners(["unix:/s", f"http://{address}"], None, str(tmp_path))) == [
+        Finding("http", "ok", f"http://{address} answers")
+    ]
+    assert asked[0].startswith(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n")
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (BUSY, "ADDRESS answers 503"),
+        (OTHER, "another program (nginx/1.22) answers on ADDRESS in place of the daemon"),
+        (b"HTTP/1.1 200 OK\r\n\r\n", "another program answers on ADDRESS in place of the daemon"),
+        (
+            MAIL,
+            "another program (it does not speak HTTP) answers on ADDRESS in place of the daemon",
+        ),
+        (b"", "ADDRESS takes connections and does not answer within 3 s"),
+        (b"x" * 20_000, "another program (it does not speak HTTP) answers on ADDRESS in place"),
+    ],
+)
+def test_listener_that_is_not_the_daemon_is_named(data, text, answering, tmp_path):
+    sock, _ = answering(data)
+    address = address_of(sock)
+    (found,) = doctor.listeners(["unix:/s", address], None, str(tmp_path))
+    assert (found.level, found.remedy != "") == ("warning", True)
+    assert found.text.startswith(text.replace("ADDRESS", address))
+
+
+def test_silence_ends_after_the_bound(answering, tmp_path, monkeypatch):
+    monkeypatch.setattr(doctor, "ANSWER_S", 0.05)
+    sock, _ = answering(None)
+    (found,) = doctor.addresses([address_of(sock)], str(tmp_path))
+    assert found.level == "warning"
+    assert found.text == f"{address_of(sock)} is taken by a program that does not say what it is"
+
+
+def test_queue_that_is_full_is_silence_too(tmp_path, monkeypatch):
+    """listen(2): what exceeds the backlog waits to be connected."""
+    monkeypatch.setattr(doctor, "ANSWER_S", 0.05)
+    with socket.socket() as sock, socket.socket() as first, socket.socket() as second:
+        sock.bind(("127.0.0.1", 0))
+        sock.listen(0)
+        for one in (first, second):
+            one.setblocking(False)
+            one.connect_ex(sock.getsockname())
+        assert doctor.answer(address_of(sock), str(tmp_path)) == doctor.Answer("silent")
+
+
+def test_listener_that_is_gone_is_a_warning(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as sock:
-        address = f"127.0.0.1:{sock.getsockname()[1]}"
-        assert levels(doctor.listeners(["unix:/s", f"http://{address}"])) == [("http", "ok")]
-        assert levels(doctor.addresses([address])) == [("http", "warning")]
-    assert levels(doctor.listeners(["unix:/s", f"http://{address}"])) == [("http", "warning")]
-    assert levels(doctor.addresses([address, "[::1]:1", "unix:/none"])) == [("http", "ok")] * 3
+        address = address_of(sock)
+    assert levels(doctor.listeners(["unix:/s", address], None, "")) == [("http", "warning")]
+    free = [address, "[::1]:1", f"unix:{tmp_path}/none"]
+    assert levels(doctor.addresses(free, "")) == [("http", "ok")] * 3
+
+
+@pytest.mark.parametrize(
+    ("uid", "name"),
+    [
+        (os.geteuid(), "another edged of yours"),
+        (pwd.getpwnam("nobody").pw_uid, "the edged of nobody"),
+        (3_999_999_999, "the edged of uid 3999999999"),
+    ],
+)
+def test_address_of_another_edged_says_whose_it_is(uid, name, answering, tmp_path):
+    """proc_net(5): the uid of a listening socket is there for everyone."""
+    sock, _ = answering(OK)
+    address = address_of(sock)
+    (found,) = doctor.addresses([address], listening(tmp_path, sock, uid))
+    assert (found.level, found.text) == ("warning", f"{name} answers on {address}")
+    assert found.remedy == "use it (--url, with a token), or choose another http.listen"
+
+
+@pytest.mark.parametrize(
+    ("host", "name", "known"),
+    [
+        ("0100007F", "tcp", True),
+        ("00000000", "tcp", True),
+        ("0" * 32, "tcp6", True),
+        ("0200007F", "tcp", False),
+    ],
+)
+def test_owner_of_an_address_is_also_who_listens_on_all(host, name, known, answering, tmp_path):
+    sock, _ = answering(OTHER)
+    proc = listening(tmp_path, sock, 7, host, name)
+    assert doctor.answer(address_of(sock), proc).uid == (7 if known else None)
+
+
+def test_real_kernel_says_who_listens(answering):
+    for sock in (socket.create_server(("127.0.0.1", 0)), socket.create_server(("", 0))):
+        answering(OK, sock)
+        assert doctor.answer(address_of(sock), "/proc").uid == os.geteuid()
+
+
+def test_ipv6_address_is_read_in_the_machines_order(tmp_path):
+    """proc_net(5): four words of 32 bits, each in the machine's order."""
+    word = f"{int.from_bytes(bytes([0, 0, 0, 1]), sys.byteorder):08X}"
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        proc = listening(tmp_path, sock, 7, "0" * 24 + word, "tcp6")
+        where = parse(f"[::1]:{sock.getsockname()[1]}")
+        assert doctor._listening_uid(proc, where, socket.AF_INET6) == 7
+
+
+def test_daemon_whose_address_another_user_has_is_told(answering, tmp_path):
+    """In another network namespace, 127.0.0.1 is another one."""
+    sock, _ = answering(OK)
+    address = address_of(sock)
+    proc = listening(tmp_path, sock, pwd.getpwnam("nobody").pw_uid)
+    (found,) = doctor.listeners(["unix:/s", address], os.geteuid(), proc)
+    assert found.level == "warning"
+    assert found.text == f"the edged of nobody answers on {address} in place of the daemon"
+
+
+def test_socket_that_systemd_made_is_the_daemons(answering, tmp_path):
+    """systemd.socket(5): root makes it, for a daemon of any user."""
+    sock, _ = answering(OK)
+    proc = listening(tmp_path, sock, 0)
+    assert levels(doctor.listeners(["unix:/s", address_of(sock)], 999, proc)) == [("http", "ok")]
+
+
+def test_unix_listener_is_asked_too(answering, tmp_path):
+    """unix(7): the peer's uid is that of who listens."""
+    sock = socket.socket(socket.AF_UNIX)
+    sock.bind(str(tmp_path / "s"))
+    sock.listen()
+    answering(OK, sock)
+    found = doctor.answer(f"unix:{tmp_path}/s", "")
+    assert (found.kind, found.uid) == ("edged", os.geteuid())
+
+
+def test_unix_listener_that_is_closed_to_this_user_is_a_note(tmp_path, monkeypatch):
+    """connect(2): EACCES. Root may always, so the kernel's answer is made here."""
+
+    def refused(*_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(socket.socket, "connect", refused)
+    address = f"unix:{tmp_path}/s"
+    assert levels(doctor.listeners(["unix:/s", address], None, "")) == [("http", "note")]
+    assert levels(doctor.addresses([address], "")) == [("http", "warning")]
+
+
+def test_address_that_is_none_is_a_fault_of_the_configuration(places, tmp_path):
+    """What only `serve` would refuse."""
+    (tmp_path / "edged.yaml").write_text("http: {listen: [nonsense]}\n")
+    loaded, finding = doctor.configuration(places)
+    assert (loaded, finding.level) == (None, "fault")
+    assert "'nonsense' is not an address" in finding.text
 
 
 def test_seed_tools_are_due_up_to_date_changed_or_refused():

@@ -33,6 +33,22 @@ def test_a_subscriber_hears_each_event_until_it_stops(events, clock):
     ]
 
 
+def test_a_subscriber_that_fails_harms_nobody_and_is_logged_once(events, capsys):
+    """The publisher ends a call; whoever watches it must not keep it from its end."""
+    heard = []
+
+    def fails(_event):
+        raise RuntimeError("broken pipe")
+
+    stop = events.subscribe(fails)
+    events.subscribe(heard.append)
+    for _ in range(3):
+        events.publish("call.end", "", {})
+    stop()
+    assert len(heard) == 3
+    assert capsys.readouterr().err.count("broken pipe") == 1
+
+
 def test_what_was_missed_can_be_asked_for(events):
     """Contract, section 6: Last-Event-ID resumes."""
     events.publish("a", "", {})

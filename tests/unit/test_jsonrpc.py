@@ -170,7 +170,7 @@ def test_an_error_without_a_readable_id_has_id_null():
 def fed(chunks, limit):
     lines = Lines(limit)
     found = [line for chunk in chunks for line in lines.feed(chunk)]
-    return found + lines.end()
+    return found + list(lines.end())
 
 
 def test_lines_are_found_and_blank_ones_left_out():
@@ -210,3 +210,14 @@ def test_where_the_stream_is_split_does_not_matter(data, limit):
     assert fed([data[i : i + 1] for i in range(len(data))], limit) == whole
     for cut in range(len(data) + 1):
         assert fed([data[:cut], data[cut:]], limit) == whole
+
+
+def test_lines_can_be_taken_later():
+    """A peer that reads nothing has what it sent kept as bytes, not as a list of lines."""
+    lines = Lines(100)
+    assert next(lines.feed(b"a\nb\nc")) == b"a"
+    assert lines.waiting
+    assert list(lines.feed(b"d\ne")) == [b"b", b"cd"]
+    assert (lines.waiting, lines.unfinished) == (False, 1)
+    assert list(lines.end()) == [b"e"]
+    assert lines.unfinished == 0

@@ -88,6 +88,40 @@ def test_client_takes_the_daemon_of_the_system_when_only_that_is_there(user, mon
     assert paths.client_socket() == own
 
 
+def test_client_takes_the_socket_that_the_daemon_of_its_data_wrote_down(user, monkeypatch):
+    """`edged serve --socket` may name any place; the lock of the data directory tells it."""
+    told = user / "elsewhere.sock"
+    monkeypatch.setenv("DATA_PATH", str(user))
+    monkeypatch.setattr(paths, "SYSTEM_SOCKET", str(user / "system.sock"))
+    own = paths.socket_path()
+    (user / "lock").write_text(f"{told}\nmore\n")
+    assert paths.client_socket() == own
+    told.touch()
+    (user / "system.sock").touch()
+    assert paths.client_socket() == str(told)
+    os.makedirs(os.path.dirname(own))
+    open(own, "w").close()
+    assert paths.client_socket() == own
+    monkeypatch.setenv("EDGED_SOCKET", "s")
+    assert paths.client_socket() == "s"
+
+
+@pytest.mark.parametrize(
+    "lock", [b"", b"\n", b"here.sock\n", b"/no\0path\n", b"/none\xff\n", None]
+)
+def test_lock_that_names_no_socket_is_passed_over(lock, user, monkeypatch):
+    """One of an older daemon is empty; a relative path would be another one here."""
+    monkeypatch.setenv("DATA_PATH", str(user))
+    monkeypatch.setattr(paths, "SYSTEM_SOCKET", str(user / "none.sock"))
+    monkeypatch.chdir(user)
+    (user / "here.sock").touch()
+    if lock is None:
+        (user / "lock").mkdir()
+    else:
+        (user / "lock").write_bytes(lock)
+    assert paths.client_socket() == paths.socket_path()
+
+
 def test_refusal_and_absence_are_told_apart():
     absent = paths.unreachable("/s", FileNotFoundError())
     assert absent == "no daemon answers at /s: start it with edged serve"

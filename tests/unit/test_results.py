@@ -535,3 +535,103 @@ def test_masking_never_leaves_a_secret(noise, secrets, data):
     for shown in (done.content[0].text, *done.structured, *done.structured.values()):
         shown = shown if isinstance(shown, str) else shown[0]
         assert not any(secret in shown for secret in secrets)
+
+
+def test_a_mask_that_makes_the_same_secret_again_costs_one_pass():
+    """Masking again until nothing is found took a minute of the loop for this text."""
+    for tail in ("b" * 3_000_000, "*]b" * 1_000_000):
+        assert mask(f"[***]{tail}", ("[***]b",)) == MASK or tail[0] == "*"
+    assert mask("[***]bb", ("[***]b",)) == MASK
+
+
+def test_short_secrets_are_absent_where_nothing_is_owed_to_the_text():
+    """The trail and the log: also when the secrets are parts of a mask."""
+    assert results.absent({"a": "pin 1234", "n": 1234}, ("1234",)) == {
+        "a": f"pin {MASK}",
+        "n": MASK,
+    }
+    assert results.absent("abc", ("",)) == "abc"
+    assert len(results.absent("*][" * 1_000, ("*", "]", "[", "**", "]["))) < 20_000
+
+
+# Bounds of one result ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "value", ["y" * (1 << 20), {"a": ["y" * (1 << 20)]}, list(range(100_000)), {"k" * 300_000: 1}]
+)
+def test_a_long_structured_value_becomes_a_medium(value):
+    """It is no text for the model, but every client would have to take it."""
+    kept = Kept()
+    result = results.text("hi", structured=value)
+    assert not is_small(result)
+    done = normalise(result, kept)
+    [(data, mime, _)] = kept.items
+    assert (msgspec.json.decode(data), mime) == (value, "application/json")
+    assert (done.structured, done.media) == (None, ["media://1"])
+    assert done.for_llm == f"hi\n[the structured result has {len(data)} bytes: media://1]"
+
+
+def test_a_long_structured_value_without_a_place_is_left_out():
+    value = ["y" * results.STRUCTURED_MAX]
+    done = normalise(Result([Text("hi")], structured=value, for_llm="me"), Kept(works=False))
+    assert done.structured is None
+    assert done.for_llm.startswith("me\n[the structured result has ")
+
+
+@pytest.mark.parametrize("value", [{"a": 1}, ["y" * 100_000], list(range(1_000)), (1, 2)])
+def test_a_structured_value_within_its_bound_stays(value):
+    done = normalise(results.text("hi", structured=value), Kept())
+    assert (done.structured, done.for_llm) == (value, "hi")
+
+
+def test_a_long_structured_value_that_is_no_json_is_left_out():
+    value = [object(), *range(10_000)]
+    done = normalise(results.text("hi", structured=value), Kept())
+    assert (done.structured, done.for_llm) == (None, "hi")
+
+
+def test_text_for_the_user_is_bounded_too():
+    done = normalise(results.text("hi", for_user="word " * 20_000), Kept())
+    assert len(done.for_user) <= MAX_BYTES
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        Image(BASE64, "image/png"),
+        Resource({"uri": "a", "blob": BASE64}),
+        Resource({"uri": "a", "text": "word " * 1_000}),
+    ],
+)
+def test_so_many_media_of_one_result_are_stored_and_the_rest_is_counted(block):
+    """Thousands of pictures in one result kept the disk busy for minutes."""
+    kept = Kept()
+    done = normalise(Result([block] * 200), kept)
+    assert len(kept.items) == len(done.media) == results.MEDIA_MAX
+    assert len(done.content) == results.MEDIA_MAX + 1
+    assert done.content[-1].text.startswith("[184 blocks are left out")
+    assert done.for_llm.endswith(done.content[-1].text)
+
+
+def test_a_full_disk_is_not_asked_for_every_picture():
+    asked = []
+    normalise(Result([Image(BASE64, "image/png")] * 200), lambda *_: asked.append(1) or "")
+    assert len(asked) == results.MEDIA_MAX
+
+
+def test_base64_inside_a_text_beyond_what_is_stored_is_text():
+    kept = Kept()
+    done = normalise(results.text(" ".join([BASE64] * 30)), kept)
+    assert len(kept.items) == results.MEDIA_MAX + 1
+    assert kept.items[-1][2] == "output"
+    assert done.truncated is not None
+
+
+def test_blocks_of_a_result_are_bounded_and_no_text_is_lost():
+    """Each costs every client its memory."""
+    small = Image("aGk=", "image/png")
+    done = normalise(Result([small] * 300 + [Text("end")]), Kept())
+    assert done.content.count(small) == results.BLOCKS_MAX
+    assert done.content[-2] == Text("end")
+    assert done.content[-1].text.startswith("[44 blocks are left out")

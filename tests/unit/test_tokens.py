@@ -117,6 +117,16 @@ def test_the_file_of_the_first_token_goes_with_it(make, tmp_path):
     assert not (tmp_path / "token").exists()
 
 
+def test_advice_names_the_file_only_while_it_is_there(make, tmp_path):
+    """A path to nothing helps nobody."""
+    tokens = make()
+    assert tokens.advice() == "an owner makes one: edged token add NAME --role owner"
+    tokens.ensure_first()
+    assert tokens.advice() == f"the owner's first token is in {tmp_path}/token"
+    tokens.revoke("first")
+    assert "edged token add" in tokens.advice()
+
+
 @pytest.mark.parametrize(("names", "words"), [([], "none"), (["b", "a"], "there are: b, a")])
 def test_revoking_what_is_not_there_names_what_is(make, names, words):
     tokens = make()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from typing import Any
 
 import pytest
 
 from edged.errors import DeniedError
+from edged.sandbox import calls
 
 
 def text(outcome) -> str:
@@ -151,6 +153,8 @@ async def test_big_calls_and_answers_pass(workshop) -> None:
     ("line", "answer"),
     [
         ("no json", "protocol_remote"),
+        ("[" * 100_000, "protocol_remote"),
+        ('{"id": 1, "name": "x", "arguments": {"a": ' + "[" * 100_000, "protocol_remote"),
         ('{"id": 1}', "protocol_remote"),
         ('{"id": 1, "name": "sensor", "arguments": []}', "protocol_remote"),
     ],
@@ -162,6 +166,54 @@ async def test_a_malformed_request_is_answered_and_harms_nothing(
     job = workshop.job("python", source, calls=True)
     outcome = await workshop.pool.call(job, "1", {}, calls_handler=Daemon())
     assert answer in text(outcome)
+
+
+async def test_a_tool_that_reads_no_answers_is_not_read_on() -> None:
+    """Answers that nobody reads would fill the daemon's memory."""
+    loop = asyncio.get_running_loop()
+    served = 0
+
+    async def handler(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        nonlocal served
+        served += 1
+        return _result("x" * (6 << 20))
+
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        for end in (ours, theirs):
+            end.setblocking(False)
+        server = asyncio.create_task(calls.serve(ours, handler))
+        await loop.sock_sendall(theirs, b'{"id": 1, "name": "x"}\n' * 30)
+        for _ in range(1000):
+            await asyncio.sleep(0)
+        assert 1 <= served <= calls.AT_ONCE + 1 + calls.UNREAD_MAX // (6 << 20)
+        answers = 0
+        async with asyncio.timeout(60):
+            while answers < 30:
+                answers += (await loop.sock_recv(theirs, 1 << 20)).count(b"\n")
+        assert served == 30
+        theirs.close()
+        await server
+
+
+async def test_an_answer_that_is_too_big_is_an_error() -> None:
+    async def handler(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        if name == "deep":
+            raise RecursionError("maximum recursion depth exceeded")
+        return _result("x" * calls.ANSWER_MAX)
+
+    loop = asyncio.get_running_loop()
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        for end in (ours, theirs):
+            end.setblocking(False)
+        server = asyncio.create_task(calls.serve(ours, handler))
+        await loop.sock_sendall(theirs, b'{"id": 1, "name": "big"}\n')
+        assert b"16 MiB, more than the limit of 16 MiB" in await loop.sock_recv(theirs, 9999)
+        await loop.sock_sendall(theirs, b'{"id": 1, "name": "deep"}\n')
+        assert b"maximum recursion depth exceeded" in await loop.sock_recv(theirs, 9999)
+        theirs.close()
+        await server
 
 
 async def test_calls_that_are_under_way_end_with_the_tool(workshop) -> None:

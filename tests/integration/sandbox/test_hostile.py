@@ -225,10 +225,46 @@ async def test_a_flood_of_updates_ends_the_call_too(workshop) -> None:
     assert outcome.reason == "output"
 
 
+FORGE = """
+import os
+def send(kind, data, more=b'.'):
+    nonce = open('/proc/self/cmdline').read().split(chr(0))[-2].encode()
+    for at in range(0, len(data), 4000):
+        part = data[at:at + 4000]
+        last = more if at + 4000 >= len(data) else b'+'
+        os.write(1, b'\\x1e' + nonce + kind + last + b'%04x' % len(part) + part)
+"""
+
+
+@pytest.mark.parametrize("kinds", ["u", "utr", "xyz"])
+async def test_messages_that_never_end_end_the_call(workshop, kinds: str) -> None:
+    """Every buffer is bounded; a tool can read the nonce in /proc/self/cmdline."""
+    source = f"{FORGE}\ndef execute(c, p):\n  while True:\n    for kind in {kinds!r}: send(kind.encode(), b'x' * 400000, b'+')"
+    outcome = await workshop.call("python", source)
+    assert outcome.reason == "output"
+
+
+async def test_json_that_is_nested_too_deeply_harms_nothing(workshop, caplog) -> None:
+    """Not the reader's callback either, which would log a line for each."""
+    updates: list[object] = []
+    source = f"{FORGE}\ndef execute(c, p, s, u):\n  for _ in range(9): send(b'u', b'[' * 100000)\n  u('seen')\n  send(p['kind'].encode(), b'[' * 100000); return 'done'"
+    job = workshop.job("python", source)
+    outcome = await workshop.pool.call(job, "1", {"kind": "u"}, updates.append)
+    assert (text(outcome), updates) == ("done", [[{"type": "text", "text": "seen"}]])
+    outcome = await workshop.pool.call(job, "1", {"kind": "r"})
+    assert outcome.reason == "failed"
+    assert "maximum recursion depth exceeded" in text(outcome)
+    assert text(
+        await workshop.call("bash", "head -c 100000 /dev/zero | tr '\\0' '[' | sed 's/^/{\"a\":/'")
+    ).startswith('{"a":[[[')
+    assert caplog.records == []
+
+
 HOGS = {
     "one process": "keep = [bytearray(b'x' * (16 << 20)) for _ in range(64)]",
     "sixteen processes": "for _ in range(16):\n    if not os.fork():\n      keep = bytearray(b'x' * (64 << 20)); signal.pause()\n  signal.pause()",
     "a shared map": "m = mmap.mmap(-1, 1 << 30)\n  for n in range(0, 1 << 30, 4096): m[n] = 1",
+    "a shared map, given back": "m = mmap.mmap(-1, 1 << 30)\n  for n in range(0, 1 << 30, 1 << 24): m[n:n + (1 << 24)] = bytes([7]) * (1 << 24); m.madvise(mmap.MADV_DONTNEED, n, 1 << 24)\n  signal.pause()",
     "a memfd": "f = os.memfd_create('x')\n  for _ in range(64): os.write(f, b'x' * (16 << 20))",
 }
 
@@ -252,6 +288,24 @@ async def test_a_memory_hog_ends_with_the_limit_and_the_line(
     else:
         assert outcome.reason in ("memory", "failed")
         assert "its limit is 200 MiB; `memory: 400M` in TOOL.md allows more" in text(outcome)
+
+
+async def test_where_memory_is_only_watched_buffers_keep_their_size(make_workshop) -> None:
+    """What sockets and pipes hold is of no process: no mappings, no resident pages."""
+    source = """
+import fcntl, resource, socket
+def tried(act, *args):
+    try: act(*args); return 'ESCAPED'
+    except OSError as e: return e.strerror
+def execute(c, p):
+    a, b = socket.socketpair()
+    said = [tried(a.setsockopt, socket.SOL_SOCKET, option, 8 << 20) for option in (socket.SO_SNDBUF, socket.SO_RCVBUF)]
+    said.append(tried(fcntl.fcntl, __import__('os').pipe()[1], fcntl.F_SETPIPE_SZ, 1 << 20))
+    return f"{set(said)} {resource.getrlimit(resource.RLIMIT_NOFILE)[1]}"
+"""
+    async with make_workshop(warm_memory=0, watch=True) as workshop:
+        outcome = await workshop.call("python", source)
+    assert text(outcome) == "{'Operation not permitted'} 128"
 
 
 async def test_a_node_hog_ends_with_the_limit_and_the_line(workshop) -> None:
@@ -349,6 +403,59 @@ async def test_a_link_in_the_way_of_a_bind_is_refused(workshop, swapped: str) ->
     outcome = await workshop.pool.call(msgspec.structs.replace(job, profile=profile), "1", {})
     assert outcome.reason == "sandbox-failed"
     assert f"'{os.path.basename(place)}' is a symbolic link" in text(outcome)
+
+
+async def test_a_node_that_is_no_peripheral_is_not_given(workshop) -> None:
+    """The controlling terminal stands for memory and disks, which not every machine shows."""
+    import msgspec
+
+    job = workshop.job("python", "def execute(c, p): return 'ESCAPED'")
+    profile = msgspec.structs.replace(job.profile, devices=("/dev/i2c-4711", "/dev/tty"))
+    outcome = await workshop.pool.call(msgspec.structs.replace(job, profile=profile), "1", {})
+    assert outcome.reason == "sandbox-failed"
+    assert "device /dev/tty is not given to tools: it reaches memory" in text(outcome)
+
+
+SET_ID = """
+cd /officer/data; touch file; mkdir folder
+for mode in 4755 2755 6755 u+s; do chmod $mode file 2>/dev/null && echo "$mode ESCAPED"; done
+python3 -c "
+import os
+for act in (lambda: os.open('made', os.O_CREAT | os.O_RDWR, 0o4755), lambda: os.open('.', os.O_TMPFILE | os.O_RDWR, 0o2755), lambda: os.mknod('node', 0o104755)):
+    try: act(); print('ESCAPED')
+    except OSError as e: print(e.strerror)
+"
+"""
+
+
+async def test_no_file_that_a_tool_leaves_lends_its_account(workshop) -> None:
+    """inode(7): S_ISUID and S_ISGID; the tools' account is in the daemon's group."""
+    outcome = await workshop.call("bash", SET_ID)
+    assert text(outcome).splitlines() == ["Operation not permitted"] * 3
+
+
+COPIES = """
+cd /officer/data; mkdir -p a/b; echo x > a/b/c; chmod 755 a/b/c
+cp -rp a copied; tar cf a.tar a; mkdir out; tar xpf a.tar -C out; install -m 755 a/b/c installed
+git init -q repository && cd repository && git config user.email a@b && git config user.name a
+echo 1 > file; git add file; git commit -qm first; git clone -q . ../clone; cd ..
+python3 -c "import shutil; shutil.copytree('a', 'tree')"
+ls -d copied/b/c out/a/b/c installed clone/file tree/b/c
+"""
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o2770])
+async def test_copies_of_files_and_directories_keep_their_modes(workshop, mode: int) -> None:
+    """A directory that people and tools share has S_ISGID, and those below inherit it."""
+    os.chmod(workshop.data, mode)
+    outcome = await workshop.call("bash", "exec 2>&1\n" + COPIES)
+    assert text(outcome).split() == [
+        "clone/file",
+        "copied/b/c",
+        "installed",
+        "out/a/b/c",
+        "tree/b/c",
+    ]
 
 
 async def test_a_failure_of_the_sandbox_itself_is_told_with_its_words(workshop, capsys) -> None:

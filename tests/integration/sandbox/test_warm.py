@@ -7,9 +7,9 @@ import os
 
 import pytest
 
-from edged.errors import BusyError
+from edged.errors import BusyError, StoppingError
 from edged.sandbox import proc
-from edged.sandbox.profile import MIB
+from edged.sandbox.profile import MIB, Limits
 
 SAY = {
     "python": "STATE = []\ndef execute(c, p):\n  STATE.append(1)\n  return f'{p[\"x\"]} {len(STATE)}'",
@@ -215,6 +215,122 @@ async def test_a_spare_that_burns_cpu_is_dropped(timed, clock) -> None:
     assert timed.spares() == ()
 
 
+BURNERS = ("waited for", "not waited for")
+
+
+@pytest.mark.parametrize("end", BURNERS)
+async def test_a_spare_whose_children_burn_cpu_is_dropped(timed, end: str) -> None:
+    """Each lives for a moment only; one that nobody waits for leaves no account (wait(2))."""
+    source = f"""
+import _thread, os, signal
+if {end!r} == 'not waited for': signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+def burn():
+    while True:
+        pid = os.posix_spawn('/usr/bin/timeout', ['timeout', '0.1', 'sh', '-c', 'while :; do :; done'], {{}})
+        try: os.waitpid(pid, 0)
+        except ChildProcessError: pass
+_thread.start_new_thread(burn, ())
+{HELLO}
+"""
+    job = timed.job("python", source)
+    await timed.pool.call(job, "1", {})
+    await timed.warm(job)
+    use = timed.pool._uses[job.key]
+    spare = use.spare
+    await timed.until(lambda: len(spare.processes()) > 1)
+    timed.pool.look()
+    assert not use.spoiled
+    before = set(spare.processes())
+    if end == "waited for":
+        used = proc.cpu_s(before)
+        await timed.until(lambda: proc.cpu_s(before) > used + 0.6)
+    else:
+        await timed.until(lambda: not set(spare.processes()) <= before)
+    timed.pool.look()
+    assert use.spoiled
+
+
+async def test_a_spare_that_grows_is_dropped_and_not_the_lesser_ones(make_workshop, clock) -> None:
+    """Measured anew at each look: what it had when it was ready says nothing."""
+    async with make_workshop(warm_memory=64 * MIB, clock=clock) as made:
+        source = f"""
+import _thread, os
+def grow():
+    while not os.path.exists('/officer/data/grow'): pass
+    keep.append(bytearray(b'x' * (80 << 20)))
+keep = []
+_thread.start_new_thread(grow, ())
+{HELLO}
+"""
+        small, big = made.job("bash", "echo x"), made.job("python", source)
+        for job in (small, big, big):
+            await made.pool.call(job, "1", {})
+            await made.warm(job)
+        use = made.pool._uses[big.key]
+        open(made.data + "/grow", "w").close()
+        pids = use.spare.processes()
+        await made.until(lambda: proc.pss(pids) > 70 * MIB)
+        made.pool.look()
+        assert [spare.name for spare in made.spares()] == [small.name]
+
+
+async def test_a_spare_above_the_memory_of_its_tool_is_not_made_again(timed) -> None:
+    """No group or watch need have ended it yet."""
+    job = timed.job("bash", "echo x")
+    await timed.pool.call(job, "1", {})
+    await timed.warm(job)
+    use = timed.pool._uses[job.key]
+    import msgspec
+
+    limits = msgspec.structs.replace(job.profile.limits, memory_max=100_000)
+    profile = msgspec.structs.replace(job.profile, limits=limits)
+    use.job = msgspec.structs.replace(job, profile=profile)
+    timed.pool.look()
+    assert use.spoiled
+    assert timed.spares() == ()
+
+
+async def test_a_spare_that_fills_the_disk_is_dropped(timed) -> None:
+    """The limit of one call holds while it waits for it, too."""
+    source = f"""
+import _thread, os
+def fill():
+    while not os.path.exists('/officer/data/go'): pass
+    with open('/officer/data/big', 'wb') as file: file.write(bytes(64 << 20))
+    open('/officer/data/done', 'w').close()
+_thread.start_new_thread(fill, ())
+{HELLO}
+"""
+    job = timed.job("python", source, limits=Limits(disk_max=8 * MIB, data_reserve=0))
+    await timed.pool.call(job, "1", {})
+    await timed.warm(job)
+    timed.pool.look()
+    await timed.until(lambda: timed.pool._uses[job.key].check is None)
+    assert len(timed.spares()) == 1
+    open(timed.data + "/go", "w").close()
+    await timed.until(lambda: os.path.exists(timed.data + "/done"))
+    timed.pool.look()
+    await timed.until(lambda: timed.spares() == ())
+
+
+async def test_a_tool_that_calls_itself_runs_a_bounded_number_of_times(make_workshop) -> None:
+    """Each depth has its own places, and all of them together have a bound."""
+    async with make_workshop(warm_memory=0, parallel=1) as made:
+        source = "from edged_tool import ToolError, call, text\ndef execute(c, p):\n  try: return '+' + text(call('self'))\n  except ToolError as e: return f'{e.code}: {e}'"
+        job = made.job("python", source, calls=True)
+
+        async def run(depth: int) -> dict[str, object]:
+            async def handler(name: str, arguments: dict[str, object]) -> dict[str, object]:
+                return await run(depth + 1)
+
+            outcome = await made.pool.call(job, "1", {}, calls_handler=handler, depth=depth)
+            return outcome.result
+
+        async with asyncio.timeout(60):
+            result = await run(0)
+        assert result["content"][0]["text"].startswith("+++busy: 4 sandboxes run already")
+
+
 async def test_a_spare_that_does_not_get_ready_is_dropped(timed, clock) -> None:
     job = timed.job(
         "python",
@@ -293,7 +409,7 @@ async def test_closing_kills_what_still_runs(make_workshop) -> None:
         await made.until(lambda: made.pool.stats().running == 1)
         waiting = asyncio.create_task(made.pool.call(job, "1", {}))
     assert (await running).result["isError"]
-    with pytest.raises(BusyError, match="stopping"):
+    with pytest.raises(StoppingError):
         await waiting
 
 

@@ -1,6 +1,10 @@
 """`edged call`: how words become arguments, and results become text and files."""
 
 import base64
+import io
+import os
+import resource
+import signal
 
 import msgspec
 import pytest
@@ -8,7 +12,7 @@ import pytest
 from edged.cli import call, run, save
 from edged.client import Medium
 from edged.errors import NotFoundError, UnknownToolError
-from edged.results import Audio, Image, Resource, ResourceLink, Result, Text
+from edged.results import Audio, Image, Resource, ResourceLink, Result, Text, Truncated
 
 
 class FakeClient:
@@ -115,13 +119,17 @@ def test_files_are_read_where_they_are_named(daemon, tmp_path):
         (["a=@BINARY"], "is not UTF-8 text"),
         (["--args", "{"], "--args: not JSON"),
         (["--args", "[1]"], "--args: must be an object"),
+        (["--args", "-"], "--args -: standard input is not UTF-8 text"),
+        (["a=\udcff"], r"a=\xff is not UTF-8 text: convert it"),
+        (["--args", '{"a": "\udcff"}'], r'"\xff"} is not UTF-8 text'),
         (["--timeout", "0"], "argument --timeout"),
     ],
 )
 def test_wrong_arguments_are_exit_code_2_before_anything_is_sent(
-    words, says, daemon, tmp_path, capsys
+    words, says, daemon, tmp_path, capsys, monkeypatch
 ):
     client = daemon()
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b'{"a": "\xff"}')))
     (tmp_path / "binary").write_bytes(b"\xff\xfe")
     words = [word.replace("BINARY", str(tmp_path / "binary")) for word in words]
     assert run(["call", "t", *words]) == 2
@@ -189,6 +197,86 @@ def test_pictures_are_saved_and_their_paths_printed(daemon, capsys, tmp_path):
     assert err == ""
     assert (directory / "camera-2.png").read_bytes() == b"\x89PNG"
     assert (directory / "image.gif").read_bytes() == b"GIF"
+
+
+CUT = Truncated(900, 3, "start", "media://1")
+WHOLE = {"media://1": Medium("all\nthe tëxt\n".encode(), "text/plain; charset=utf-8", "output")}
+
+
+class Terminal(io.StringIO):
+    """A standard output that is a terminal."""
+
+    def isatty(self):
+        return True
+
+
+def test_whole_of_a_cut_output_goes_to_a_file_or_a_pipe(daemon, capsys, tmp_path, monkeypatch):
+    """The cut is for a model; who redirects wants what the tool said."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    content = [ResourceLink("https://x", "page"), Text("part\n[first 1 of 3 lines]")]
+    daemon(result=Result(content, media=["media://1"], truncated=CUT), media=WHOLE)
+    assert run(["call", "t"]) == 0
+    assert capsys.readouterr() == ("[page: https://x]\nall\nthe tëxt\n", "")
+    assert os.listdir(tmp_path) == []
+
+
+def test_whole_of_a_long_failure_goes_to_standard_error(daemon, capsys):
+    content = [Text("part")]
+    result = Result(content, is_error=True, media=["media://1"], truncated=CUT)
+    daemon(result=result, media=WHOLE)
+    assert run(["call", "t"]) == 1
+    assert capsys.readouterr() == ("", "all\nthe tëxt\n")
+
+
+@pytest.mark.parametrize(
+    ("truncated", "err"),
+    [
+        (CUT, "edged: the whole output is not to be had: no medium: it expired\n"),
+        (Truncated(900, 3, "start", ""), ""),
+    ],
+)
+def test_cut_text_is_shown_where_the_whole_is_gone(truncated, err, daemon, capsys):
+    """Media expire, and a full store keeps none."""
+    media = ["media://1"] if truncated.media else []
+    daemon(result=Result([Text("part")], media=media, truncated=truncated))
+    assert run(["call", "t"]) == 0
+    assert capsys.readouterr() == ("part\n", err)
+
+
+@pytest.mark.parametrize("directory", [True, False])
+def test_cut_text_is_shown_on_a_terminal_and_the_whole_is_saved(
+    directory, daemon, capsys, tmp_path, monkeypatch
+):
+    """So it is where a directory for long outputs is named."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    daemon(result=Result([Text("part")], media=["media://1"], truncated=CUT), media=WHOLE)
+    terminal = Terminal()
+    if not directory:
+        monkeypatch.setattr("sys.stdout", terminal)
+    assert (
+        run(["call", "t", *(["--output", str(tmp_path / "edged-own")] if directory else [])]) == 0
+    )
+    (path,) = tmp_path.glob("edged-*/output.txt")
+    out, err = capsys.readouterr()
+    assert (out + terminal.getvalue(), err) == ("part\n", f"edged: whole output: {path}\n")
+
+
+def test_nothing_is_left_behind_where_nothing_could_be_saved(
+    daemon, capsys, tmp_path, monkeypatch
+):
+    """A full disk (here RLIMIT_FSIZE): no half of a file, no empty directory."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    saver = save.Saver(FakeClient(), "t", None)
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, limit[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            saver.file(b"x" * 100, "image/png", "plot")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+        signal.signal(signal.SIGXFSZ, before)
+    assert os.listdir(tmp_path) == []
 
 
 def test_whole_of_a_cut_output_is_saved_too(daemon, capsys, tmp_path, monkeypatch):

@@ -5,7 +5,9 @@ import pytest
 
 from edged import settings
 from edged.cli import config, run
+from edged.errors import ConfigError
 from edged.results import MASK
+from edged.transports import http
 from edged.yamlio import load
 
 TEXT = """\
@@ -112,6 +114,16 @@ def test_no_file_means_defaults(place, capsys, monkeypatch):
 def test_missing_file_that_was_named_is_a_fault(place, capsys):
     assert run(["config", "--config", str(place / "none.yaml")]) == 1
     assert "there is no such file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("address", ["nonsense", "127.0.0.1:99999", "unix:relative"])
+def test_address_that_serve_would_refuse_is_refused_with_its_words(address, place, capsys):
+    """`edged config` says whether `edged serve` can start."""
+    (place / "edged.yaml").write_text(f"http: {{listen: ['{address}']}}\n")
+    assert run(["config", "--config", str(place / "edged.yaml")]) == 1
+    with pytest.raises(ConfigError) as refused:
+        http.parse(address)
+    assert capsys.readouterr().err == f"edged: {refused.value}\n"
 
 
 def test_fault_of_the_file_has_its_place(place, capsys):

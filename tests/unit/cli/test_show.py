@@ -14,7 +14,14 @@ def columns(monkeypatch):
     return set_width
 
 
-def test_table_is_aligned_and_within_the_width(capsys, columns):
+@pytest.fixture
+def terminal(monkeypatch):
+    """Standard output is one, without colours."""
+    monkeypatch.setattr(show, "is_terminal", lambda: True)
+    monkeypatch.setenv("NO_COLOR", "1")
+
+
+def test_table_is_aligned_and_within_the_width(capsys, columns, terminal):
     columns(40)
     show.table(("NAME", "ABOUT"), [("a", "short"), ("longer", "much " * 20), ("x", "")])
     lines = capsys.readouterr().out.splitlines()
@@ -37,7 +44,18 @@ def test_width_follows_columns_within_reason(said, is_, columns, capsys):
     assert show.width() == is_
 
 
-def test_first_column_stays_whole_and_the_widest_give_way(columns):
+def test_what_goes_to_a_file_is_whole_and_aligned(capsys, columns):
+    """`grep` looks for the end of a line too."""
+    columns(40)
+    rows = [("a", "outcome " * 3, "much " * 20), ("longer", "x", "y")]
+    show.table(("NAME", "OUTCOME", "ABOUT"), rows)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1] == f"a       {'outcome ' * 3} {('much ' * 20).strip()}"
+    assert lines[2] == f"longer  x{' ' * 24}y"
+    assert show.Columns(("NAME", "OUTCOME", "ABOUT"), rows).lines(rows[0]) == lines[1:2]
+
+
+def test_first_column_stays_whole_and_the_widest_give_way(columns, terminal):
     name, path = "n" * 30, "/p" * 40
     made = show.Columns(("NAME", "STATUS", "SOURCE", "ABOUT"), [(name, "enabled", path, "why")])
     line = made.line((name, "enabled", path, "why"))
@@ -81,10 +99,12 @@ def test_no_color_is_respected(monkeypatch):
     assert show.paint("x", "red") == "x"
 
 
-def test_last_column_can_be_shown_whole(columns):
+def test_last_column_can_be_shown_whole(columns, terminal, capsys):
     columns(40)
     row = ("input", "string", "what " * 12)
     lines = show.Columns(("INPUT", "TYPE", "ABOUT"), [row]).lines(row)
+    show.table(("INPUT", "TYPE", "ABOUT"), [row], whole=True)
+    assert capsys.readouterr().out.splitlines()[1:] == lines
     assert len(lines) > 1
     assert all(len(line) <= 40 for line in lines)
     assert "".join(lines).count("what") == 12
@@ -94,6 +114,36 @@ def test_last_column_can_be_shown_whole(columns):
 def test_facts_leave_out_what_is_empty_and_keep_lines_together(capsys):
     show.facts([("a", "1"), ("none", ""), ("long name", "2\n3")])
     assert capsys.readouterr().out == "a          1\nlong name  2\n           3\n"
+
+
+def test_facts_are_broken_at_spaces_within_the_width(capsys, columns):
+    columns(30)
+    show.facts([("name", "word word " * 3 + "word word"), ("b", "x" * 40 + "\n  kept  as it is")])
+    assert capsys.readouterr().out.splitlines() == [
+        "name  word word word word word",
+        "      word word word",
+        f"b     {'x' * 40}",
+        "        kept  as it is",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0 s"),
+        (0.97, "0 s"),
+        (59.9, "59 s"),
+        (60, "1 min"),
+        (303, "5 min 3 s"),
+        (3600, "1 h"),
+        (3_903, "1 h 5 min"),
+        (3_601, "1 h"),
+        (90_061, "1 d 1 h"),
+        (86_400 * 400, "400 d"),
+    ],
+)
+def test_times_are_said_in_their_two_largest_units(seconds, text):
+    assert show.duration(seconds) == text
 
 
 def test_no_facts_print_nothing(capsys):

@@ -66,10 +66,17 @@ def test_version_is_printed(capsys):
         (["tools", "--enable", "a", "--disable", "b"], "not allowed with"),
         (["tools", "--all", "--format", "mcp"], "--all and --format"),
         (["describe"], "required: TOOL"),
-        (["status", "--timeout", "soon"], "argument --timeout: invalid positive value: 'soon'"),
-        (["status", "--timeout", "0"], "0 is not from 0 to 86400 seconds"),
-        (["status", "--timeout", "nan"], "nan is not from"),
-        (["log", "--limit", "-1"], "-1 is below 0"),
+        (["call"], "required: TOOL: see edged call --help"),
+        (["log", "--limit", "x"], "--limit: must be a whole number, 0 or more, not x"),
+        (["new-tool", "gpio"], "gpio is the name of a built-in tool: choose another"),
+        (["new-tool", "echo"], "echo is the name of a built-in tool: choose another"),
+        (
+            ["status", "--timeout", "soon"],
+            "argument --timeout: must be more than 0 and at most 86400 seconds, not soon",
+        ),
+        (["status", "--timeout", "0"], "must be more than 0 and at most 86400 seconds, not 0"),
+        (["status", "--timeout", "nan"], "must be more than 0 and at most 86400 seconds, not nan"),
+        (["log", "--limit", "-1"], "--limit: must be a whole number, 0 or more, not -1"),
         (["token", "add"], "token add needs a name"),
         (["token", "list", "x"], "token list takes no name"),
         (["token", "revoke", "x", "--role", "owner"], "go with edged token add"),
@@ -88,6 +95,33 @@ def test_wrong_usage_is_exit_code_2_with_what_to_do(words, says, capsys, monkeyp
     assert out == ""
     assert err.startswith("edged: ")
     assert says in err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["\udcff"],
+        ["describe", "\udcff"],
+        ["tools", "--disable", "a\udcff"],
+        ["token", "add", "\udcff\udcfe"],
+        ["check-tool", "dir\udcff"],
+        ["serve", "--data", "\udcff", "--help"],
+    ],
+)
+def test_bytes_that_are_no_utf8_are_wrong_usage_in_every_argument(words, capsys):
+    """Python hands them on as half characters (PEP 383), and JSON can carry none."""
+    assert run(words) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("edged: ")
+    assert r"\xff" in err
+    assert err.endswith(" is not UTF-8 text: convert it (iconv -t UTF-8)\n")
+
+
+def test_long_and_odd_arguments_are_shown_short_and_safe(capsys):
+    assert run(["describe", "\x1b[2J\udcff" + "x" * 1_000]) == 2
+    err = capsys.readouterr().err
+    assert r"\x1b[2J\xff" in err
+    assert len(err) < 140
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from edged.dispatch import Dispatcher
 from edged.errors import StoreError
 from edged.events import Events
 from edged.identity import Caller
-from edged.mcp.server import LEGACY, MODERN, Connection, mcp_result
+from edged.mcp.server import BACKLOG_MAX, LEGACY, MODERN, Connection, mcp_result
 from edged.registry import PAGE, Registry
 from edged.results import ResourceLink, Result, Text, Truncated
 from edged.services import Services
@@ -880,6 +880,31 @@ async def test_the_log_is_read_and_followed(core, peer, agent, gate):
     assert [n["arguments"]["text"] for n in agent.notes("edged/log")] == ["three"]
     assert len((await peer.ask("edged/log", {"limit": -3}))["result"]["records"]) == 0
     assert len((await peer.ask("edged/log", {"limit": 10**9}))["result"]["records"]) == 3
+
+
+async def test_one_answer_of_the_log_is_bounded_in_bytes(core, peer, gate):
+    """A line of sixty bytes must not bring megabytes: the newest records are told."""
+    for number in range(1_000):
+        text = f"{number} " + "x" * 900
+        core.dispatcher.start(core.owner, None, "say", msgspec.json.encode({"text": text}))
+        if number % 100 == 0:
+            await asyncio.sleep(0)
+    rows = (await peer.ask("edged/log", {"limit": 1_000}))["result"]["records"]
+    assert 500 < len(rows) < 1_000
+    assert len(msgspec.json.encode(rows)) <= BACKLOG_MAX
+    assert rows[-1]["arguments"]["text"].startswith("999 ")
+
+
+async def test_earlier_events_are_bounded_in_bytes_and_the_rest_is_a_gap(core, peer):
+    """What is lost is counted, as for a peer that does not read."""
+    begin = core.events.last_id
+    for number in range(900):
+        core.events.publish("n", "", {"n": number, "text": "x" * 8_000})
+    await peer.ask("edged/events", {"since": begin})
+    notes = peer.notes("edged/event")
+    assert notes[-1]["data"]["n"] == 899
+    assert len(msgspec.json.encode(notes)) <= BACKLOG_MAX
+    assert peer.notes("edged/gap") == [{"lost": 900 - len(notes)}]
 
 
 async def test_an_owner_syncs_and_an_agent_is_refused(core, peer, agent):

@@ -97,14 +97,43 @@ def test_a_bad_length_is_passed_over() -> None:
     assert collect([b"\x1e" + NONCE + b"u.zzzz" + frames("r", b"1")])[-1] == ("r", b"1")
 
 
+@pytest.mark.parametrize(
+    "header", [b"x.0001", b"\xff+0001", b"r-0001", b"r.-0ff", b"r.+001", b"r. 1 ", b"r.00FF"]
+)
+def test_what_no_host_sends_is_output(header: bytes) -> None:
+    """Two hundred kinds of unfinished messages would be two hundred buffers."""
+    data = b"\x1e" + NONCE + header + b"x" * 300
+    assert collect([data + frames("R", b"")]) == [(STRAY, data), ("R", b"")]
+
+
+def test_a_frame_longer_than_an_atomic_write_is_output() -> None:
+    """pipe(7): PIPE_BUF is 4096, of which the header takes 23."""
+    data = b"\x1e" + NONCE + b"u.0fea" + b"x" * 0xFEA
+    assert collect([data]) == [(STRAY, data)]
+    assert collect([frames("u", b"x" * 0xFE9)]) == [("u", b"x" * 0xFE9)]
+
+
 def test_a_message_that_never_ends_is_bounded() -> None:
     """Every buffer is bounded."""
     reader = Frames(NONCE)
-    endless = b"\x1e" + NONCE + b"u+ffff" + b"x" * 0xFFFF
-    for _ in range(MESSAGE_MAX // 0xFFFF + 20):
-        assert reader.feed(endless) == []
-    [message] = reader.feed(frames("u", b"end"))
-    assert len(message.data) <= MESSAGE_MAX + FRAME_MAX
+    endless = [b"\x1e" + NONCE + kind + b"+0fe9" + b"x" * 0xFE9 for kind in (b"u", b"t")]
+    for count in range(MESSAGE_MAX // 0xFE9):
+        assert reader.feed(endless[count % 2]) == []
+    assert not reader.overfull
+    assert reader.feed(endless[0]) == []
+    assert reader.overfull
+    assert not any(reader._parts.values())
+    assert reader.feed(frames("u", b"end")) == []
+
+
+def test_the_longest_message_of_a_host_passes() -> None:
+    """The hosts' RESULT_MAX."""
+    reader = Frames(NONCE)
+    more, last = divmod(MESSAGE_MAX, 0xFE9)
+    for _ in range(more):
+        assert reader.feed(b"\x1e" + NONCE + b"r+0fe9" + b"x" * 0xFE9) == []
+    [message] = reader.feed(frames("r", b"x" * last))
+    assert (message.kind, len(message.data), reader.overfull) == ("r", MESSAGE_MAX, False)
 
 
 def test_output_keeps_its_beginning_and_end() -> None:

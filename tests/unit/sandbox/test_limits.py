@@ -28,6 +28,7 @@ from edged.sandbox.limits import (
     detect,
     hard_limits,
     parse_flat,
+    parse_maps,
     parse_proc_cgroup,
     parse_rollup,
     parse_status,
@@ -568,6 +569,41 @@ async def test_pages_that_forks_share_count_once(tree: Tree) -> None:
     watched.stop()
 
 
+MAPS = """\
+55d0a0000000-55d0a0001000 r--p 00000000 fe:00 123                        /usr/bin/python3.11
+7f0000000000-7f0000080000 rw-s 00000000 00:01 77                         /dev/zero (deleted)
+7f0000080000-7f0000100000 r--s 00080000 00:01 77                         /dev/zero (deleted)
+7f0000100000-7f0000200000 rw-p 00000000 00:01 78                         /dev/zero (deleted)
+7ffd00000000-7ffd00021000 rw-p 00000000 00:00 0                          [stack]
+"""
+
+
+def test_shared_anonymous_mappings_are_found_by_inode() -> None:
+    """proc_pid_maps(5); a private mapping of /dev/zero is anonymous memory like any."""
+    assert parse_maps(MAPS) == {"77": MIB}
+    assert parse_maps("") == {}
+
+
+async def test_shared_pages_that_are_not_resident_count_once(tree: Tree) -> None:
+    """madvise(2): after MADV_DONTNEED the pages of a shared mapping are kept, and unseen."""
+    for pid in ("10", "11"):
+        tree.process(pid, "pid:[7]", 100)
+        (tree.root / pid / "maps").write_text(MAPS)
+        (tree.root / pid / "smaps_rollup").write_text(
+            "rollup\nPss_Anon: 100 kB\nPss_Shmem: 4 kB\n"
+        )
+    watch = Watch(str(tree.root))
+    watched = watch.start(10, 2 * MIB, lambda: None)
+    assert watched is not None
+    watch.sample()
+    assert (watched.memory, watched.exceeded) == (MIB + 200 * 1024, False)
+    tree.status(tree.root / "10", 1000)
+    (tree.root / "10/smaps_rollup").write_text("rollup\nPss_Anon: 1000 kB\nPss_Shmem: 4 kB\n")
+    watch.sample()
+    assert watched.exceeded
+    watched.stop()
+
+
 async def test_where_parts_are_not_shown_whole_pages_count(tree: Tree) -> None:
     """Before Linux 5.3, or where the file may not be read, the limit holds all the same."""
     tree.process("10", "pid:[7]", 2048)
@@ -715,7 +751,7 @@ def test_flat_files_are_parsed() -> None:
 
 def test_status_gives_bytes_and_nothing_for_a_zombie() -> None:
     """proc_pid_status(5): values in kB."""
-    assert parse_status("RssAnon:\t  8 kB\nRssFile:\t 5 kB\nRssShmem:\t 2 kB\n") == 10240
+    assert parse_status("RssAnon:\t  8 kB\nRssFile:\t 5 kB\nRssShmem:\t 2 kB\n") == (8192, 2048)
     assert parse_status("Name:\tx\nState:\tZ (zombie)\n") is None
 
 
@@ -727,7 +763,7 @@ def test_rlimits_follow_the_call(root: Path) -> None:
         "data": 64 * MIB,
         "fsize": 256 * MIB,
         "memlock": 65536,
-        "nofile": 512,
+        "nofile": 128,
         "nproc": 9,
     }
 
@@ -735,7 +771,8 @@ def test_rlimits_follow_the_call(root: Path) -> None:
 @pytest.mark.parametrize("level", ["cgroup1", "cgroup2"])
 def test_data_limit_is_looser_where_the_kernel_counts_the_tree(level: module.Level) -> None:
     limits = Limits(memory_max=64 * MIB, data_reserve=10 * MIB)
-    assert rlimits(limits, 1, level, {})["data"] == 138 * MIB
+    values = rlimits(limits, 1, level, {})
+    assert (values["data"], values["nofile"]) == (138 * MIB, 512)
 
 
 def test_limits_never_exceed_what_this_process_may_have() -> None:
@@ -752,7 +789,7 @@ def test_script_sets_every_limit_in_units_of_the_shell() -> None:
     values = rlimits(Limits(memory_max=64 * MIB, data_reserve=0), 1, "watch", {})
     script = (
         "set -e; ulimit -c 0; ulimit -d 65536; ulimit -f 524288; ulimit -l 64;"
-        " ulimit -n 512; ulimit -t 61; ulimit -S -t 60;"
+        " ulimit -n 128; ulimit -t 61; ulimit -S -t 60;"
         ' ulimit -p 64 2>/dev/null || ulimit -u 64; exec "$@"'
     )
     assert ulimit_script(values, ["python3", "a b"]) == [

@@ -41,6 +41,10 @@ def test_text_and_results_are_results(value, result) -> None:
         ([], "`execute` returned a list"),
         ({}, "the returned value has no list `content`"),
         ({"content": "text"}, "the returned value has no list `content`"),
+        (
+            {"content": [{"type": "text", "text": ""}] * 1001},
+            "`content` has 1001 blocks, more than the limit of 1000",
+        ),
         ({"content": [{"text": "x"}]}, "content[0] is not a block with a `type`"),
         (
             {"content": [{"type": "text", "text": "x"}, {"type": "text", "text": 1}]},

@@ -45,3 +45,21 @@ def test_files_without_a_name_are_counted_once(tmp_path) -> None:
         assert 1 << 20 <= proc.unnamed_bytes([os.getpid()], device) - before < 2 << 20
         assert proc.unnamed_bytes([os.getpid()], set()) == 0
     assert proc.unnamed_bytes([2**22 + 1], device) == 0
+
+
+def test_processes_of_a_title_are_ended_and_no_others() -> None:
+    """Issue 2, Shows: no sandbox process survives a daemon that was killed."""
+    titles = ("edged-sandbox-1", "edged-sandbox-1", "edged-sandbox-10")
+    shells = [
+        subprocess.Popen([title, "-c", "read x"], executable="/bin/sh", stdin=subprocess.PIPE)
+        for title in titles
+    ]
+    try:
+        assert proc.end_titled("edged-sandbox-1") == 2
+        assert [shell.wait(10) for shell in shells[:2]] == [-9, -9]
+        assert shells[2].poll() is None
+        assert proc.end_titled("edged-sandbox-1") == 0
+    finally:
+        shells[2].kill()
+        for shell in shells:
+            shell.communicate()

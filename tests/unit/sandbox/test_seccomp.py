@@ -20,6 +20,17 @@ EPERM, ENOSYS, EAFNOSUPPORT = (
 # Linux 6.1 headers: x86 asm/unistd_64.h, asm-generic/unistd.h, arm asm/unistd-eabi.h.
 HEADERS = """
 acct 163 89 51
+chmod 90 - 15
+creat 85 - 8
+fchmod 91 52 94
+fchmodat 268 53 333
+fcntl 72 25 55
+fcntl64 - - 221
+mknod 133 - 14
+mknodat 259 33 324
+open 2 - 5
+openat 257 56 322
+setsockopt 54 208 294
 add_key 248 217 309
 bpf 321 280 386
 chroot 161 51 61
@@ -80,21 +91,35 @@ NEWER = {
     "fsmount": 432,
     "fspick": 433,
     "clone3": 435,
+    "openat2": 437,
     "pidfd_getfd": 438,
     "mount_setattr": 442,
     "quotactl_fd": 443,
     "memfd_secret": 447,
+    "fchmodat2": 452,
     "statmount": 457,
     "listmount": 458,
     "open_tree_attr": 467,
 }
 COLUMNS = {"x86_64": 1, "aarch64": 2, "riscv64": 2, "arm": 3}
-BY_ARGUMENT = {"clone", "ioctl", "personality", "socket"}
+MODES = {
+    "chmod": 1,
+    "creat": 1,
+    "fchmod": 1,
+    "fchmodat": 2,
+    "fchmodat2": 2,
+    "mknod": 1,
+    "mknodat": 2,
+}
+"""The argument that holds the mode, of chmod(2), creat(2), mknod(2)."""
+BY_ARGUMENT = {"clone", "ioctl", "personality", "socket", "open", "openat", *MODES}
+BUFFERS = {"fcntl", "fcntl64", "setsockopt"}
 UNSEEN = {"memfd_create", "memfd_secret", "msgget", "shmget"}
 ABSENT = {
     *("io_uring_setup", "io_uring_enter", "io_uring_register", "clone3", "open_tree"),
     *("open_tree_attr", "move_mount", "fsopen", "fsconfig", "fsmount", "fspick"),
     "mount_setattr",
+    "openat2",
 }
 
 
@@ -152,7 +177,7 @@ def test_every_number_is_answered_as_its_name_asks(machine: str, memfd: bool) ->
         expected = ALLOW
         if number > NEWEST or name in ABSENT or (name in UNSEEN and not memfd):
             expected = ENOSYS
-        elif name and name not in UNSEEN:
+        elif name and name not in UNSEEN | BUFFERS:
             expected = EPERM
         assert run(program, ARCH[machine], number) == expected, (number, name)
 
@@ -220,6 +245,61 @@ def test_unix_sockets_pass_only_where_asked(machine: str) -> None:
     """Abstract ones reach the host when the network is the host's."""
     assert answer(machine, "socket", 1, unix=True) == ALLOW
     assert answer(machine, "socket", 1, unix=False) == EAFNOSUPPORT
+
+
+@pytest.mark.parametrize("name", MODES)
+def test_no_file_gets_a_set_id_bit(machine: str, name: str) -> None:
+    """linux/stat.h: S_ISUID, S_ISGID; it would lend the tools' account to whoever starts it."""
+    if name not in numbers(machine):
+        assert machine in ("aarch64", "riscv64")
+        return
+    before = [7] * MODES[name]
+    for mode in (0o644, 0o1777, 0o100755):
+        assert answer(machine, name, *before, mode) == ALLOW
+    for mode in (0o4755, 0o2755, 0o106755, 0o4000 | 1 << 32):
+        assert answer(machine, name, *before, mode) == EPERM
+
+
+def test_modes_may_keep_set_gid_where_directories_inherit_it(machine: str) -> None:
+    """inode(7): a directory made below one with S_ISGID has it too; copies set its mode."""
+    program = build((machine,), unix=True, set_gid=True)
+    for name in MODES.keys() & numbers(machine).keys():
+        number, before = numbers(machine)[name], [7] * MODES[name]
+        kept = run(program, ARCH[machine], number, (*before, 0o2755))
+        assert kept == (ALLOW if "chmod" in name else EPERM)
+        assert run(program, ARCH[machine], number, (*before, 0o4755)) == EPERM
+
+
+@pytest.mark.parametrize(("name", "before"), [("open", [7]), ("openat", [7, 7])])
+def test_no_file_is_made_with_a_set_id_bit(machine: str, name: str, before: list[int]) -> None:
+    """asm-generic/fcntl.h: O_CREAT 0o100, __O_TMPFILE 0o20000000; else the mode is not read."""
+    if name not in numbers(machine):
+        assert machine in ("aarch64", "riscv64")
+        return
+    for flags in (0o101, 0o20000002):
+        assert answer(machine, name, *before, flags, 0o666) == ALLOW
+        assert answer(machine, name, *before, flags, 0o4777) == EPERM
+        assert answer(machine, name, *before, flags, 0o2777) == EPERM
+    assert answer(machine, name, *before, 0o2, 0o6777) == ALLOW
+
+
+@pytest.mark.parametrize("option", [7, 8, 32, 33])
+def test_buffers_of_sockets_keep_their_size_where_memory_is_only_watched(
+    machine: str, option: int
+) -> None:
+    """asm-generic/socket.h: SOL_SOCKET, SO_SNDBUF, SO_RCVBUF and the FORCE ones."""
+    assert answer(machine, "setsockopt", 3, 1, option, memfd=False) == EPERM
+    assert answer(machine, "setsockopt", 3, 1, option) == ALLOW
+    assert answer(machine, "setsockopt", 3, 6, option, memfd=False) == ALLOW
+    assert answer(machine, "setsockopt", 3, 1, 2, memfd=False) == ALLOW
+
+
+def test_buffers_of_pipes_keep_their_size_where_memory_is_only_watched(machine: str) -> None:
+    """linux/fcntl.h: F_SETPIPE_SZ is 1031."""
+    for name in {"fcntl", "fcntl64"} & numbers(machine).keys():
+        assert answer(machine, name, 3, 1031, 1 << 20, memfd=False) == EPERM
+        assert answer(machine, name, 3, 1031, 1 << 20) == ALLOW
+        assert answer(machine, name, 3, 4, 0, memfd=False) == ALLOW
 
 
 def test_x32_calls_are_refused() -> None:

@@ -107,7 +107,7 @@ async def test_tool_call_tells_what_was_wrong_inside(core):
     result = await ask(core, "tool_call", name="login", arguments={"usr": "ada", "number": "x"})
     assert result.is_error
     assert "login: usr: is not an input" in result.for_llm
-    assert "number: must be integer" in result.for_llm
+    assert "number: must be an integer" in result.for_llm
     assert (await ask(core, "tool_call", name="nothing")).for_llm.startswith("no tool named")
 
 

@@ -16,7 +16,7 @@ from edged.identity import Caller
 from edged.results import complete, text
 from edged.testing.clock import FakeClock
 from edged.transports._calls import AGE_MAX_S, BYTES_MAX, EVENT_MAX, KEPT, Calls, location
-from edged.transports._limits import KEYS, Rates
+from edged.transports._limits import KEYS, OWNERS_PLACES, Places, Rates
 from edged.transports._openapi import document
 from edged.transports._routes import ROUTES
 from edged.transports.http import Address, parse
@@ -154,7 +154,7 @@ class Table:
     def add(self, caller: Caller = ADA) -> Call:
         self._count += 1
         call = Call(f"c-{self._count}", caller, None, "hello")
-        self.calls.make_room()
+        self.calls.make_room(caller.user)
         self.calls.add(call)
         return call
 
@@ -231,7 +231,7 @@ def test_the_result_that_ended_first_makes_room() -> None:
     """Architecture, laws: bounded, and a running call is never dropped."""
     table = Table()
     first = table.add()
-    others = [table.add_done() for _ in range(KEPT - 1)]
+    others = [table.add_done() for _ in range(KEPT // 2 - 1)]
     end(first, "last to end")
     table.add_done()
     assert not table.has(others[0])
@@ -242,10 +242,79 @@ def test_the_result_that_ended_first_makes_room() -> None:
 def test_when_all_kept_calls_run_another_is_refused() -> None:
     """Contract, section 6: busy."""
     table = Table()
-    for _ in range(KEPT):
+    for _ in range(KEPT // 2):
         table.add()
+        table.add(BOB)
     with pytest.raises(BusyError, match=str(KEPT)):
-        table.calls.make_room()
+        table.calls.make_room(OWNER.user)
+
+
+def test_one_user_keeps_half_of_the_calls_and_leaves_the_others_theirs() -> None:
+    """Fair: what one user has running or kept is never at another's cost."""
+    table = Table()
+    mine = table.add_done()
+    for _ in range(KEPT // 2):
+        table.add(BOB)
+    with pytest.raises(BusyError, match=f"{KEPT // 2} .*{BOB.user}"):
+        table.calls.make_room(BOB.user)
+    assert table.has(mine)
+    table.calls.make_room(ADA.user)
+
+
+def test_one_users_results_take_half_of_the_bytes() -> None:
+    """Large results of one user are at nobody else's cost."""
+    table = Table()
+    mine = table.add_done("x" * (BYTES_MAX // 8))
+    theirs = [table.add_done("y" * (BYTES_MAX // 8), BOB) for _ in range(3)]
+    assert table.has(mine)
+    with pytest.raises(NotFoundError):
+        table.calls.get(BOB, theirs[0].id)
+    assert table.calls.get(BOB, theirs[2].id)
+
+
+def test_when_two_users_fill_the_table_the_oldest_result_makes_room_for_a_third() -> None:
+    """Contract, section 6: results are kept as long as there is room."""
+    table = Table()
+    first = table.add_done()
+    for _ in range(KEPT // 2 - 1):
+        table.add()
+    for _ in range(KEPT // 2):
+        table.add(BOB)
+    table.calls.make_room(OWNER.user)
+    assert not table.has(first)
+
+
+# Places -----------------------------------------------------------------------------------
+
+
+def test_one_user_takes_three_quarters_of_the_places_at_most() -> None:
+    """Nobody locks the others out."""
+    places = Places(256)
+    assert sum(places.take(1000, owner=False) for _ in range(300)) == 192
+    assert places.take(1001, owner=False)
+
+
+def test_owners_always_have_places_left() -> None:
+    """Whoever must put things right gets in."""
+    places = Places(256)
+    taken = sum(places.take(uid, owner=False) for uid in range(300))
+    assert taken == 256 - OWNERS_PLACES
+    assert sum(places.take(0, owner=True) for _ in range(300)) == OWNERS_PLACES
+
+
+def test_owners_count_too_and_a_place_given_back_is_free() -> None:
+    places = Places(4)
+    assert all(places.take(0, owner=True) for _ in range(4))
+    assert not places.take(0, owner=True)
+    assert not places.take(1000, owner=False)
+    for _ in range(4):
+        places.leave(0, owner=True)
+    assert [places.take(1000, owner=False) for _ in range(4)] == [True, True, True, False]
+    places.leave(1000, owner=False)
+    assert places.take(1000, owner=False)
+    for _ in range(3):
+        places.leave(1000, owner=False)
+    assert places.take(1001, owner=False)
 
 
 def test_results_are_bounded_in_bytes_but_the_newest_stays() -> None:
