@@ -47,6 +47,9 @@ STORE_S = 5.0
 WRITERS = 2
 """Threads that cut and store long results."""
 
+STORING_MAX = 16
+"""Long results that wait for the disk in memory; of further ones only a part is kept."""
+
 Update = Callable[[list[Block]], None]
 _encode = msgspec.json.Encoder().encode
 
@@ -157,6 +160,7 @@ class Dispatcher:
         self._count = 0
         self._running: set[Call] = set()
         self._writers: Executor | None = None
+        self._storing = 0
         self._draining = False
 
     @property
@@ -305,20 +309,26 @@ class Dispatcher:
             self._writers = ThreadPoolExecutor(WRITERS, "edged-results")
         media, user = self.services.media, call.caller.user
         waits = True
+        behind = self._storing >= STORING_MAX
+        if behind:
+            log.warning(f"{STORING_MAX} results wait for the disk: {tool.name}'s is only cut")
 
         def keep(data: bytes, mime: str, name: str) -> str:
             if not waits:
                 raise asyncio.CancelledError
-            return media.keep(user, data, mime, name)
+            return "" if behind else media.keep(user, data, mime, name)
 
         def work() -> Result:
             results.mask_result(result, call.masked)
             return results.normalise(result, keep, keep_end=tool.keep_end)
 
+        loop = asyncio.get_running_loop()
+        self._storing += 1
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._writers, work)
+            return await loop.run_in_executor(None if behind else self._writers, work)
         finally:
             waits = False
+            self._storing -= 1
 
     def _end(self, call: Call, result: Result | None, code: str) -> None:
         self._running.discard(call)

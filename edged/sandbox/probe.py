@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from edged.errors import SandboxSetupError
-from edged.sandbox import bwrap, seccomp
+from edged.sandbox import bwrap, proc, seccomp
 from edged.sandbox.limits import Backend
 from edged.sandbox.profile import Bind, Limits, Profile
 
@@ -228,10 +228,8 @@ def _close_later(stack: contextlib.ExitStack, *fds: int) -> None:
 
 def _memory(stack: contextlib.ExitStack, content: bytes) -> int:
     """A descriptor to read `content` from."""
-    fd = os.memfd_create("edged", os.MFD_CLOEXEC)
+    fd = proc.readable("edged", content)
     _close_later(stack, fd)
-    os.write(fd, content)
-    os.lseek(fd, 0, os.SEEK_SET)
     return fd
 
 

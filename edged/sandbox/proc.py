@@ -33,6 +33,36 @@ def tree(root: int) -> list[int]:
     return members
 
 
+def readable(name: str, data: bytes) -> int:
+    """A descriptor to read `data` from, to the end.
+
+    A pipe, which no limit of files counts against; a file in memory where it is too small.
+
+    Raises:
+        OSError: there is no room for it.
+    """
+    read, write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        if os.write(write, data) == len(data):
+            os.set_blocking(read, True)
+            return read
+    except BlockingIOError:
+        pass
+    finally:
+        os.close(write)
+    os.close(read)
+    fd = os.memfd_create(name, os.MFD_CLOEXEC)
+    try:
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(fd, rest) :]
+        os.lseek(fd, 0, os.SEEK_SET)
+    except OSError:
+        os.close(fd)
+        raise
+    return fd
+
+
 def end_titled(title: str) -> int:
     """SIGKILL every process whose first argument is `title`; how many there were."""
     ended = 0

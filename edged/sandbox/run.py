@@ -223,6 +223,9 @@ class Instance:
         try:
             stdio = [self._pipe(name, theirs) for name in ("stdin", "stdout", "stderr")]
             self._launch(theirs, stdio)
+        except OSError as error:
+            self._finish()
+            raise SandboxSetupError(f"nothing can be started now: {error.strerror}") from error
         except BaseException:
             self._finish()
             raise
@@ -675,7 +678,8 @@ class Instance:
         message = self._message or outcome.sentence(reason, bounds, self._exit_code, number)
         stdout, stderr = self._stdout.text(), self._stderr.text()
         tasks_exceeded = reason != "ok" and self.group.tasks_exceeded()
-        result = self._result
+        # Handed over: a big one must not wait here for the garbage collector.
+        result, self._result = self._result, None
         if result is None:
             text = outcome.failure_text(message, stdout, stderr, last=shell)
             result = outcome.text_result(text, is_error=True)
@@ -783,11 +787,8 @@ def _prefer_for_oom(pid: int) -> None:
 
 def _memory(name: str, data: bytes, theirs: list[int]) -> int:
     """A descriptor to read `data` from."""
-    fd = os.memfd_create(name)
-    theirs.append(fd)
-    os.write(fd, data)
-    os.lseek(fd, 0, os.SEEK_SET)
-    return fd
+    theirs.append(proc.readable(name, data))
+    return theirs[-1]
 
 
 def _close(fd: int) -> None:

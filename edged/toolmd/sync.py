@@ -285,6 +285,8 @@ def _locked(target: str) -> Iterator[None]:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
     finally:
+        # Said, not left to the close: a child before its exec has the descriptor too.
+        fcntl.flock(fd, fcntl.LOCK_UN)
         os.close(fd)
 
 

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -77,15 +78,15 @@ EDGED = (sys.executable, "-m", "edged")
 
 
 @pytest.fixture(scope="module")
-def daemon(tmp_path_factory):
-    base = tmp_path_factory.mktemp("cli")
-    made = Daemon(base)
-    # Tools run as another account: it must get to the directory.
-    for parent in (base, *base.parents[:2]):
-        parent.chmod(0o755)
-    made.run("status", "--wait-ready", "--timeout", "30")
-    yield made
-    made.stop()
+def daemon():
+    # Tools run as another account, which may not enter pytest's directories.
+    with tempfile.TemporaryDirectory(prefix="edged-cli-", dir="/var/tmp") as folder:
+        base = Path(folder)
+        base.chmod(0o755)
+        made = Daemon(base)
+        made.run("status", "--wait-ready", "--timeout", "30")
+        yield made
+        made.stop()
 
 
 @pytest.fixture(scope="module")

@@ -409,6 +409,20 @@ async def test_a_connection_with_too_many_calls_is_read_again_when_one_is_over(o
     assert {(await client.line())["id"] for _ in range(3)} == {1, 2, 3}
 
 
+async def test_calls_of_one_write_are_begun_up_to_the_limit(opened):
+    """`socket.max_calls` holds for what was read already too."""
+    door = await opened(max_calls=2)
+    client = await door.client()
+    call = b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"%s"}}\n'
+    client.writer.write(call % (1, b"gate") + call % (2, b"gate") + call % (3, b"echo"))
+    await door.gate.started.wait()
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert (door.core.dispatcher.running, door.core.audited()) == (2, [])
+    door.gate.go.set()
+    assert {(await client.line())["id"] for _ in range(3)} == {1, 2, 3}
+
+
 async def test_a_peer_that_is_not_read_may_still_go_away(opened):
     """At its limit of calls nothing is read from it; its end is noticed all the same."""
     door = await opened(max_calls=1)

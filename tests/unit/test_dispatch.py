@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from edged import dispatch, results
-from edged.dispatch import DETAIL_MAX, MAX_DEPTH, WRITERS, Dispatcher
+from edged.dispatch import DETAIL_MAX, MAX_DEPTH, STORING_MAX, WRITERS, Dispatcher
 from edged.errors import (
     CallTimeoutError,
     DeniedError,
@@ -777,6 +777,10 @@ async def test_a_slow_disk_takes_no_thread_from_others(core, slow):
     await media.began.wait()
     async with asyncio.timeout(BOUND_S):
         assert await asyncio.to_thread(lambda: "free") == "free"
+        # Memory is bounded too: what finds so many before it is cut and not stored.
+        ended = [await call.wait() for call in calls[STORING_MAX:]]
+    assert all(type(r.content[0]) is Image and r.media == [] for r in ended)
+    assert not any(call.done for call in calls[:STORING_MAX])
     assert media.files <= WRITERS
     for call in calls:
         call.cancel()

@@ -539,8 +539,7 @@ def test_masking_never_leaves_a_secret(noise, secrets, data):
 
 def test_a_mask_that_makes_the_same_secret_again_costs_one_pass():
     """Masking again until nothing is found took a minute of the loop for this text."""
-    for tail in ("b" * 3_000_000, "*]b" * 1_000_000):
-        assert mask(f"[***]{tail}", ("[***]b",)) == MASK or tail[0] == "*"
+    assert mask("[***]" + "b" * 3_000_000, ("[***]b",)) == MASK
     assert mask("[***]bb", ("[***]b",)) == MASK
 
 
