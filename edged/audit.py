@@ -23,6 +23,9 @@ SEGMENT_MIN = 4_096
 KEPT = 1_000
 """Records kept in memory for readers; on disk there are more."""
 
+AT_ONCE = 4
+"""Records made at an idle moment."""
+
 SLICE = 512
 """Records that wait at most; then they are handed to the kernel, so that a burst
 neither fills the memory nor loses any."""
@@ -68,6 +71,8 @@ class Trail:
         self._clock = clock
         self._segment_max = max(max_bytes // SEGMENTS, SEGMENT_MIN)
         self._waiting: deque[Callable[[], Record]] = deque()
+        self._lines: list[bytes] = []
+        """Records that are made and not written yet."""
         self._recent: deque[bytes] = deque(maxlen=KEPT)
         """As lines, which take a third of the memory of records."""
         self._listeners: dict[int, Callable[[Record], None]] = {}
@@ -80,7 +85,7 @@ class Trail:
 
     def add(self, make: Callable[[], Record]) -> None:
         """Note a call; the record is made when it is written, off the call's path."""
-        if not self._waiting and self.on_first is not None:
+        if self.on_first is not None and not (self._waiting or self._lines):
             self.on_first()
         self._waiting.append(make)
         if self._listeners:
@@ -88,8 +93,13 @@ class Trail:
             self._waiting[-1] = lambda: record
             for listener in tuple(self._listeners.values()):
                 listener(record)
-        if len(self._waiting) >= SLICE:
+        if len(self._waiting) + len(self._lines) >= SLICE:
             self.write()
+
+    def settle(self) -> None:
+        """Make a few of the waiting records: for a moment when nobody waits for an answer."""
+        for _ in range(min(AT_ONCE, len(self._waiting))):
+            self._make()
 
     def follow(self, listener: Callable[[Record], None]) -> Callable[[], None]:
         """Call `listener` for each record from here on; returns the way to stop it."""
@@ -132,10 +142,11 @@ class Trail:
 
         A failure is logged once, and the records stay in memory.
         """
-        if not self._waiting:
+        while self._waiting:
+            self._make()
+        lines, self._lines = self._lines, []
+        if not lines:
             return
-        makes, self._waiting = self._waiting, deque()
-        lines = [line for make in makes if (line := self._line(make))]
         try:
             self._append(lines)
         except OSError as error:
@@ -161,17 +172,16 @@ class Trail:
             log.error(f"audit trail {self._directory}: {reason}: records are not kept")
         self._failing = True
 
-    def _line(self, make: Callable[[], Record]) -> bytes:
-        """One record as it is written; empty when it cannot be, so that the others are."""
+    def _make(self) -> None:
+        """Make the oldest waiting record; one that cannot be written is left out alone."""
         try:
-            record = make()
-            line = _encode(record) + b"\n"
+            line = _encode(self._waiting.popleft()()) + b"\n"
         except (ValueError, TypeError, RecursionError) as error:
             self.lost += 1
             log.error(f"audit trail: a record cannot be written: {error}")
-            return b""
+            return
         self._recent.append(line)
-        return line
+        self._lines.append(line)
 
     def _append(self, lines: list[bytes]) -> None:
         """Write lines, each segment's share at once, and drop the oldest segments.

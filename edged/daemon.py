@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import gc
 import os
 import signal
 from collections.abc import Callable, Coroutine, Mapping
@@ -34,6 +35,9 @@ from edged.settings import Loaded
 from edged.store import Store, make_directory
 from edged.tokens import Tokens
 from edged.transports.unix import Listener, bind
+
+GC_THRESHOLD = (5_000, 20, 20)
+"""Python's own would look for cycles at every few dozen calls."""
 
 SOCKET_UNIT_NAME = "agents"
 HTTP_UNIT_NAME = "http"
@@ -81,6 +85,9 @@ async def _main(loaded: Loaded, options: Options) -> None:
         for line in daemon.greeting():
             log.info(line)
         daemon.watch()
+        # What is there now stays: the collector need not look at it at every turn.
+        gc.freeze()
+        gc.set_threshold(*GC_THRESHOLD)
         await stop.wait()
         systemd.notify("STOPPING=1")
         running = daemon.dispatcher.running

@@ -431,6 +431,9 @@ class Dispatcher:
 
 def _kept(tool: Tool, raw: bytes, secrets: tuple[str, ...]) -> Any:
     """The arguments as the trail has them."""
+    if raw and len(raw) <= ARGUMENTS_MAX and not (tool.sensitive or secrets or b"\n" in raw):
+        # Nothing to take out, and whole on its line: as they came.
+        return msgspec.Raw(raw)
     value = arguments.without_sensitive(tool, raw)
     value = results.absent(value, secrets)
     return value if len(raw) <= ARGUMENTS_MAX else bounded(value)

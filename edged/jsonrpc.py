@@ -104,6 +104,8 @@ def _readable_id(line: bytes | bytearray | memoryview) -> bytes:
 
 def _is_id(raw: bytes) -> bool:
     """Whether raw JSON may be echoed as an id: a string of UTF-8, or an integer."""
+    if raw.isdigit():
+        return True
     first = raw[:1]
     if first != b'"':
         return (first.isdigit() or first == b"-") and not any(c in b".eE" for c in raw)

@@ -353,6 +353,11 @@ def complete(result: Result) -> Result:
     Changes and returns `result`.
     """
     content = result.content
+    only = content[0] if len(content) == 1 else None
+    if type(only) is Text and only.text and only.text.isascii() and result.structured is None:
+        # The usual one, on the hot path.
+        result.for_llm = result.for_llm or only.text
+        return result
     if len(content) != 1 or type(content[0]) is not Text:
         # Providers refuse an empty text beside an image.
         content = [b for b in content if type(b) is not Text or b.text]

@@ -71,6 +71,28 @@ class _CallParams(msgspec.Struct, gc=False):
     meta: _Meta = msgspec.field(name="_meta", default=_NO_META)
 
 
+class _CallLine(msgspec.Struct, gc=False):
+    """A whole tools/call, for the one decode of the hot path."""
+
+    params: _CallParams
+    id: msgspec.Raw
+    jsonrpc: str = ""
+    method: str = ""
+
+
+class _UsualMeta(msgspec.Struct, gc=False):
+    call_id: str = msgspec.field(name="edged/call_id")
+    duration_ms: float = msgspec.field(name="edged/duration_ms")
+
+
+class _UsualResult(msgspec.Struct, gc=False):
+    """A result of text alone, as MCP has it."""
+
+    content: list[Block]
+    is_error: bool = msgspec.field(name="isError")
+    meta: _UsualMeta = msgspec.field(name="_meta")
+
+
 class _ListParams(msgspec.Struct, gc=False):
     cursor: str | None = None
     meta: _Meta = msgspec.field(name="_meta", default=_NO_META)
@@ -123,8 +145,10 @@ class _TokenParams(msgspec.Struct):
 
 
 _any = msgspec.json.Decoder(_Any).decode
+_call_line = msgspec.json.Decoder(_CallLine).decode
 _call_params = msgspec.json.Decoder(_CallParams).decode
 _encode = msgspec.json.Encoder().encode
+_CALL = b'"tools/call"'
 
 
 class _Request(msgspec.Struct, gc=False):
@@ -186,6 +210,8 @@ class Connection:
             limit = jsonrpc.MAX_LINE >> 20
             self._send(jsonrpc.error(b"", jsonrpc.INVALID_REQUEST, f"a line is over {limit} MiB"))
             return
+        if _CALL in line and self._called(line):
+            return
         try:
             message = jsonrpc.parse(line)
         except RemoteProtocolError as error:
@@ -195,9 +221,21 @@ class Connection:
                 self._send(jsonrpc.error(raw_id, code, text))
             return
         if message.method == "tools/call" and message.id:
-            self._tools_call(message.id, message.params)
+            self._attempt_call(message.id, message.params)
         elif message.method:
             self._handle(message)
+
+    def _called(self, line: bytes) -> bool:
+        """Take a plain tools/call by one decode; false leaves whatever else to `parse`."""
+        try:
+            request = _call_line(line)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return False
+        raw_id = bytes(request.id)
+        plain = raw_id.isdigit() and request.jsonrpc == "2.0" and request.method == "tools/call"
+        if plain:
+            self._tools_call(raw_id, request.params)
+        return plain
 
     def close(self) -> None:
         """The connection is gone: cancel its calls."""
@@ -354,12 +392,19 @@ class Connection:
             value["nextCursor"] = f"p{index + 1}"
         self._answer(request, value, listing=True)
 
-    def _tools_call(self, raw_id: bytes, raw: bytes) -> None:
+    def _attempt_call(self, raw_id: bytes, raw: bytes) -> None:
+        try:
+            params = _call_params(raw)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            self._refuse(raw_id, _InUseError(raw_id) if self._is_open(raw_id) else error)
+        else:
+            self._tools_call(raw_id, params)
+
+    def _tools_call(self, raw_id: bytes, params: _CallParams) -> None:
         # The hot path: as `_handle` and `_attempt`, without their closures.
         try:
             if self._is_open(raw_id):
                 raise _InUseError(raw_id)
-            params = _call_params(raw)
             modern = _is_modern(params.meta)
             if params.name in self._control.registry.view(self._caller.user).tools:
                 self._start(raw_id, params, modern)
@@ -374,7 +419,7 @@ class Connection:
         caller = self._identity if modern else self._caller
         if meta.channel or meta.chat_id:
             caller = msgspec.structs.replace(caller, channel=meta.channel, chat_id=meta.chat_id)
-        token = bytes(meta.progress_token)
+        token = bytes(meta.progress_token) if meta is not _NO_META else b""
         on_update = None
         if token and token[0] in b'"-0123456789':
             on_update = _Progress(self, token).send
@@ -670,17 +715,34 @@ _RARE = (
 """Keys of a result's `_meta` that are there only where they say something."""
 
 
+def _is_usual(result: Result, only: Block) -> bool:
+    """Whether text is all that a result has to say."""
+    return (
+        type(only) is Text
+        and len(result.content) == 1
+        and result.for_llm == only.text
+        and result.structured is None
+        and result.for_user is None
+        and result.truncated is None
+        and result.sandbox is msgspec.UNSET
+        and not (result.silent or result.media or result.async_ or result.response_handled)
+    )
+
+
 def mcp_result(result: Result, modern: bool) -> bytes:
     """A result as MCP has it: the rest under `_meta` with the prefix `edged/`.
 
     `edged/for_llm` is left out where it is the text of `content`.
     """
+    content = result.content
+    only = content[0]
+    if not modern and _is_usual(result, only):
+        usual = _UsualMeta(result.call_id, result.duration_ms)
+        return _encode(_UsualResult(content, result.is_error, usual))
     meta: dict[str, Any] = {
         "edged/call_id": result.call_id,
         "edged/duration_ms": result.duration_ms,
     }
-    content = result.content
-    only = content[0]
     text = only.text if len(content) == 1 and type(only) is Text else joined(content)
     if result.for_llm != text:
         meta["edged/for_llm"] = result.for_llm

@@ -223,6 +223,8 @@ class Peer:
                 break
             connection.receive(line)
         self._flush()
+        # The peer has its answers: now there is time to keep the books.
+        self._listener.control.services.trail.settle()
         if self._lines.waiting and not (self._scheduled or self.is_held):
             self._scheduled = True
             asyncio.get_running_loop().call_soon(self._go_on)
