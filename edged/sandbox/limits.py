@@ -457,6 +457,11 @@ class Group:
         for directory in self._own():
             _kill_all(self._files, directory)
 
+    @property
+    def is_kernels(self) -> bool:
+        """Whether a control group holds the tree, so that `kill` reaches each of it at once."""
+        return bool(self._directories)
+
     async def close(self) -> None:
         """Kill what is left and remove the group.
 

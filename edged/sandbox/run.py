@@ -173,6 +173,7 @@ class Instance:
 
     Attributes:
         ready: done when the tool's code is loaded.
+        answered: done when its result is there and each of its processes was killed.
         over: done when all of its processes are dead.
         calls: the daemon's end of the calls descriptor, or None.
         pid: of the first process, or 0.
@@ -183,6 +184,7 @@ class Instance:
         self._machine = machine
         self._loop = asyncio.get_running_loop()
         self.ready: asyncio.Future[None] = self._loop.create_future()
+        self.answered: asyncio.Future[None] = self._loop.create_future()
         self.over: asyncio.Future[None] = self._loop.create_future()
         self._exited: asyncio.Future[None] = self._loop.create_future()
         self.calls: socket.socket | None = None
@@ -517,6 +519,11 @@ class Instance:
         if self._reason is None:
             self._reason = reason
         self.kill()
+        if self._reason == "ok" and not self.answered.done() and self.group.is_kernels:
+            # Each of its processes has its SIGKILL, and runs no more: the answer need not
+            # wait for the milliseconds in which the kernel clears them away.
+            self.group.kill()
+            self.answered.set_result(None)
 
     def kill(self) -> None:
         """SIGKILL the whole tree; `over` follows."""
@@ -605,9 +612,10 @@ class Instance:
         bounds = self.job.profile.limits
         self._timers["wall"] = self._loop.call_later(bounds.wall_s, self.end, "timeout")
         watch = self.disk_watch()
-        while not self.over.done():
-            await asyncio.wait([self.over], timeout=LOOK_S)
-            if self.over.done():
+        ends = (self.over, self.answered)
+        while True:
+            await asyncio.wait(ends, timeout=LOOK_S, return_when=asyncio.FIRST_COMPLETED)
+            if self.over.done() or self.answered.done():
                 break
             if self.group.memory_exceeded():  # cgroup v1 takes one process, not the tree
                 self.end("memory")

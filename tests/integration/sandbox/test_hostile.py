@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -127,16 +128,29 @@ async def test_a_spare_is_held_as_well_and_sees_nothing_of_the_call_before(
 
 
 def _alive(mark: str) -> list[str]:
-    """Processes whose variables hold a mark; what is dead has none."""
+    """Processes whose variables hold a mark and that may run on; what is dead has none."""
     found = []
     for name in filter(str.isdecimal, os.listdir("/proc")):
         try:
             with open(f"/proc/{name}/environ", "rb") as file:
-                if mark.encode() in file.read():
+                if mark.encode() in file.read() and not _is_killed(name):
                     found.append(name)
         except OSError:
             continue
     return found
+
+
+def _is_killed(pid: str) -> bool:
+    """Whether it never runs again: SIGKILL is pending, or it is on its way out.
+
+    proc_pid_status(5): SigPnd, ShdPnd; proc_pid_stat(5): flags, of which PF_EXITING is 4.
+    """
+    with open(f"/proc/{pid}/status") as file:
+        rows = dict(line.split(":", 1) for line in file if ":" in line)
+    pending = int(rows["SigPnd"], 16) | int(rows["ShdPnd"], 16)
+    with open(f"/proc/{pid}/stat") as file:
+        state, *fields = file.read().rpartition(")")[2].split()
+    return bool(pending & 1 << signal.SIGKILL - 1) or state in "ZX" or bool(int(fields[5]) & 4)
 
 
 STAY = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import subprocess
 
 from edged.sandbox import proc
@@ -18,8 +19,12 @@ def test_a_tree_is_its_root_and_what_it_started() -> None:
         assert members[0] == shell.pid
         assert len(members) == 3
         assert proc.pss(members) > 100_000
+        ends = [os.pidfd_open(pid) for pid in members]
         for pid in members:
             os.kill(pid, 9)
+        for end in ends:  # readable once it is dead (pidfd_open(2))
+            assert select.select([end], [], [], 10)[0]
+            os.close(end)
     assert proc.tree(shell.pid) == []
     assert proc.pss(members) == 0
     assert proc.cpu_s(members) == 0
