@@ -454,6 +454,10 @@ class Group:
         if self._init_fd >= 0:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._init_fd, signal.SIGKILL)
+        if self._version == 1 and "pids" in self._directories:
+            # All are in each directory: the one that keeps new ones out will do.
+            _kill_all(self._files, self._directories["pids"])
+            return
         for directory in self._own():
             _kill_all(self._files, directory)
 

@@ -14,6 +14,7 @@ Kinds: R ready; u update and r result, as JSON; f failure, as text.
 from __future__ import annotations
 
 import _thread
+import atexit
 import json
 import os
 import signal
@@ -226,7 +227,7 @@ def positional(function: callable) -> int:
 def read_call() -> dict | None:
     """The call from descriptor 0, to its end; None when there is none."""
     data = bytearray()
-    while chunk := os.read(0, 1 << 20):
+    while chunk := os.read(0, 1 << 16):
         data += chunk
     null = os.open("/dev/null", os.O_RDONLY)
     os.dup2(null, 0)
@@ -258,8 +259,6 @@ def run(execute: callable, accepted: int, call: dict, channel: Channel) -> objec
 
 def flush() -> None:
     """Writes out what the tool left unwritten: the process ends without a tear-down."""
-    import atexit
-
     atexit._run_exitfuncs()  # noqa: SLF001  os._exit runs none
     sys.stderr.flush()
     if len(os.listdir("/proc/self/fd")) > 4:  # 0, 1, 2 and the listing's own
@@ -280,6 +279,8 @@ def main() -> None:
     sys.stdout = sys.__stdout__ = sys.stderr
     try:
         execute, accepted = load(entry)
+        # What a call needs at its end is in place before it begins.
+        encode(json.loads('{"content": [{"type": "text", "text": ""}]}'), "")
         channel.send(b"R", b"")
         call = read_call()
         if call is None:
