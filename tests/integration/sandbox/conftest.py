@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextlib
 import functools
 import importlib.util
@@ -14,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from edged import runtimes
 from edged.clock import SystemClock
 from edged.runner import HOSTS
 from edged.sandbox import bwrap, limits
@@ -30,6 +32,23 @@ ANY_UID = 23456
 
 NODE_RESERVE = 2 << 30
 """512 MiB for the code of each of the main and three worker threads."""
+
+
+@functools.cache
+def copies() -> str:
+    """Where copies go of what lies below a closed directory, such as root's home."""
+    folder = tempfile.mkdtemp(prefix="edged-runtimes-", dir="/var/tmp")
+    os.chmod(folder, 0o755)
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+@functools.cache
+def shown(path: str) -> str:
+    """A program's path as the account of the sandbox reaches it; as the runner has it."""
+    if os.geteuid() != 0:
+        return path
+    return runtimes.within_reach(path, ANY_UID, ANY_UID, copies())
 
 
 def node() -> str:
@@ -85,8 +104,8 @@ class Workshop:
         typescript = language == "typescript"
         profile = Profile(
             binds=(
-                Bind(source=HOSTS, target="/edged"),
-                *((Bind(source=node(), target="/edged-node"),) if typescript else ()),
+                Bind(source=shown(HOSTS), target="/edged"),
+                *((Bind(source=shown(node()), target="/edged-node"),) if typescript else ()),
                 Bind(source=folder, target=inside),
                 Bind(source=self.data, target="/officer/data", write=True, anchor=self.folder),
             ),
