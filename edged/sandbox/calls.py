@@ -88,7 +88,7 @@ async def serve(end: socket.socket, handler: CallsHandler) -> None:
 
 async def _lines(loop: asyncio.AbstractEventLoop, end: socket.socket) -> AsyncIterator[bytes]:
     buffer = bytearray()
-    while data := await loop.sock_recv(end, 1 << 16):
+    while data := await _received(loop, end):
         at = len(buffer)
         buffer += data
         while (stop := buffer.find(b"\n", at)) >= 0:
@@ -97,6 +97,14 @@ async def _lines(loop: asyncio.AbstractEventLoop, end: socket.socket) -> AsyncIt
             at = 0
         if len(buffer) > LINE_MAX:
             return
+
+
+async def _received(loop: asyncio.AbstractEventLoop, end: socket.socket) -> bytes:
+    """What came; nothing when the tool closed its end, or was killed with answers unread."""
+    try:
+        return await loop.sock_recv(end, 1 << 16)
+    except ConnectionError:
+        return b""
 
 
 async def _answer(line: bytes, handler: CallsHandler) -> bytes:
