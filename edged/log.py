@@ -6,6 +6,7 @@ characters are shown, not sent.
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 
@@ -37,6 +38,14 @@ def quiet(on: bool) -> None:
     _quiet = on
 
 
+class _Nowhere(io.StringIO):
+    """Takes text and keeps none."""
+
+    def write(self, text: str) -> int:
+        """Forget it."""
+        return len(text)
+
+
 def _write(level: str, message: str) -> None:
     text = message if message.isprintable() else _printable(message)
     data = text.encode()
@@ -47,8 +56,9 @@ def _write(level: str, message: str) -> None:
         sys.stderr.write(f"{prefix}{text}\n")
         sys.stderr.flush()
     except (OSError, ValueError):
-        # Nobody reads the log (closed pipe): the daemon goes on.
-        return
+        # Nobody reads the log (closed pipe): the daemon goes on, and does not end with
+        # status 120 for what its last words could not be written.
+        sys.stderr = _Nowhere()
 
 
 def _printable(text: str) -> str:

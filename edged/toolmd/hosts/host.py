@@ -163,7 +163,7 @@ def explain(error: BaseException, folder: str) -> str:
         if cause:
             text += f"\n  caused by {type(cause).__name__}: {cause}"
         return text
-    except MemoryError:  # the limit that ended the tool can hit this too
+    except (MemoryError, SystemError):  # the limit that ended the tool can hit this too
         return f"{type(error).__name__}: {error}"
 
 

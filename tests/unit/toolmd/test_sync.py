@@ -159,7 +159,7 @@ def test_other_content_at_the_same_version_differs(
 
 def test_compiled_python_is_neither_copied_nor_a_difference(seed: Path, target: Path) -> None:
     """An installer compiles what lies in a package."""
-    tool(seed, "a", __pycache____x="1")
+    tool(seed, "a")
     (seed / "a" / "__pycache__").mkdir(exist_ok=True)
     (seed / "a" / "__pycache__" / "index.pyc").write_text("x")
     synced(seed, target)
