@@ -247,11 +247,6 @@ class Pool:
         for key in [key for key in self._uses if match(key)]:
             self._drop_spare(self._uses.pop(key))
 
-    def invalidate(self, name: str) -> None:
-        """Drop the spares of a tool, for all users: something of it has changed."""
-        for key in [key for key, use in self._uses.items() if use.job.name == name]:
-            self._drop_spare(self._uses.pop(key))
-
     def stats(self) -> Stats:
         """What the pool is doing."""
         now = self._clock.monotonic()

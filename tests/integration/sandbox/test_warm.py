@@ -129,7 +129,7 @@ async def test_a_change_of_the_tool_drops_its_spares(warm_workshop) -> None:
         await warm_workshop.pool.call(job, "1", {})
     for job in jobs:
         await warm_workshop.warm(job)
-    warm_workshop.pool.invalidate(jobs[0].name)
+    warm_workshop.pool.drop(lambda key: key[1] == jobs[0].name)
     assert {spare.name for spare in warm_workshop.spares()} == {job.name for job in jobs[1:]}
     warm_workshop.pool.drop(lambda key: key[1] == jobs[1].name)
     assert [spare.name for spare in warm_workshop.spares()] == [jobs[2].name]
