@@ -261,22 +261,10 @@ class Catalogue:
                 self._rebuild(root)
 
     def _rebuild(self, root: _Root) -> None:
-        tools: dict[str, Tool] = {}
-        rows: list[Tool] = []
         reserved = self._registry.reserved()
-        for entry in root.entries:
-            tool = self._tool(root, entry, reserved)
-            before = tools.get(tool.name)
-            if before is not None:
-                broken = tool.reason_code == "invalid" != before.reason_code
-                tools[tool.name], loser = (before, tool) if broken else (tool, before)
-                rows.append(loser)
-            elif tool.name in reserved:
-                rows.append(tool)
-            else:
-                tools[tool.name] = tool
         self.runner.keep_only(root.user, {e.directory: e.digest for e in root.entries})
-        self._registry.replace_set(root.user, list(tools.values()), rows)
+        tools = [self._tool(root, entry, reserved) for entry in root.entries]
+        self._registry.replace_set(root.user, tools)
 
     def _tool(self, root: _Root, entry: Entry, reserved: Iterable[str]) -> Tool:
         source = f"{entry.directory}"

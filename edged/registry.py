@@ -160,7 +160,6 @@ class Registry:
         self.on_change: list[Callable[[], None]] = []
         self._core: dict[str, Tool] = {}
         self._sets: dict[str, list[Tool]] = {}
-        self._shadowed: dict[str, list[Tool]] = {}
         self._switched = switched if switched is not None else {}
         self._views: dict[str, View] = {}
 
@@ -174,16 +173,14 @@ class Registry:
         if self._core.pop(name, None):
             self.touch()
 
-    def replace_set(self, user: str, tools: list[Tool], shadowed: list[Tool]) -> None:
+    def replace_set(self, user: str, tools: list[Tool]) -> None:
         """Set all TOOL.md tools that `user` sees; the empty user is for everyone.
 
         Args:
             user: whose directory they come from.
-            tools: usable, disabled and blocked ones.
-            shadowed: rows for the full list only, each with its reason.
+            tools: usable, disabled, blocked and broken ones; the last of a name wins.
         """
         self._sets[user] = tools
-        self._shadowed[user] = shadowed
         self.touch()
 
     def touch(self) -> None:
@@ -226,23 +223,18 @@ class Registry:
         for owner in dict.fromkeys(("", user)):
             for tool in self._sets.get(owner, ()):
                 before = tools.get(tool.name)
-                if before is None:
-                    tools[tool.name] = tool
-                elif tool.reason_code == "invalid" != before.reason_code:
+                if before is not None and tool.reason_code == "invalid" != before.reason_code:
                     # A broken directory hides nothing.
                     rows.append(tool)
-                else:
+                    continue
+                if before is not None:
                     rows.append(before)
-                    tools[tool.name] = tool
-            rows += self._shadowed.get(owner, ())
+                tools[tool.name] = tool
         hidden: dict[str, Tool] = {}
         for name, tool in self._core.items():
-            if tool.hidden:
-                hidden[name] = tool
-                continue
             if name in tools:
-                rows.append(tools[name])
-            tools[name] = tool
+                rows.append(tools.pop(name))
+            (hidden if tool.hidden else tools)[name] = tool
         return View(dict(sorted(tools.items())), dict(sorted(hidden.items())), rows)
 
     def find(self, user: str, name: str, session: Session | None) -> Tool:
@@ -256,7 +248,9 @@ class Registry:
         if tool is None:
             tool = view.hidden.get(name)
             if tool is None or session is None or name not in session.promoted():
-                raise UnknownToolError(name[:NAME_MAX], _nearest(name, view.tools))
+                from edged.yamlio import nearest  # noqa: PLC0415  only for an error message
+
+                raise UnknownToolError(name[:NAME_MAX], nearest(name, view.tools))
         return tool
 
     def status(self, tool: Tool) -> tuple[Status, str]:
@@ -274,7 +268,7 @@ class Registry:
         rows = [self._state(t) for t in (*view.tools.values(), *view.hidden.values())]
         for tool in view.shadowed:
             row = self._state(tool)
-            winner = view.tools.get(tool.name)
+            winner = view.tools.get(tool.name) or view.hidden.get(tool.name)
             if winner is not None and tool.reason_code not in _OUT_OF_PLAY:
                 reason = f"overridden by the tool of the same name in {winner.source}"
                 row = msgspec.structs.replace(
@@ -331,13 +325,6 @@ class Registry:
 
 _OUT_OF_PLAY = frozenset({"invalid", "reserved_name"})
 """Reasons of tools that no other one overrides: they could not be called anyway."""
-
-
-def _nearest(name: str, known: Iterable[str]) -> str:
-    import difflib  # noqa: PLC0415  only for an error message
-
-    close = difflib.get_close_matches(name[:100], list(known)[:2_000], 1)
-    return close[0] if close else ""
 
 
 def _mcp(tool: Tool) -> dict[str, Any]:

@@ -10,6 +10,7 @@ Size and depth are bounded, so that no input ends the process. Reads no files.
 from __future__ import annotations
 
 import enum
+import itertools
 import re
 import types
 from collections.abc import Iterable, Iterator
@@ -27,6 +28,9 @@ Path = tuple[str | int, ...]
 
 SIZE_MAX = 1 << 20
 DEPTH_MAX = 64
+
+WORD_MAX, KNOWN_MAX = 100, 2_000
+"""Characters and words that `nearest` looks at."""
 
 _UNREADABLE = "[^\x09\x0a\x0d\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 """YAML 1.2.2, production 1 (c-printable), negated."""
@@ -77,11 +81,14 @@ class Document(msgspec.Struct, frozen=True):
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """The known word that was probably meant, or the empty string."""
+    """The known word that was probably meant, or the empty string.
+
+    Words may be anyone's: no more is compared than takes a moment.
+    """
     import difflib  # noqa: PLC0415 - only a mistake needs it
 
-    by_fold = {name.casefold(): name for name in known}
-    close = difflib.get_close_matches(word.casefold(), by_fold, n=1)
+    by_fold = {name.casefold(): name for name in itertools.islice(known, KNOWN_MAX)}
+    close = difflib.get_close_matches(word[:WORD_MAX].casefold(), by_fold, n=1)
     return by_fold[close[0]] if close else ""
 
 

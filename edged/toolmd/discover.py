@@ -11,7 +11,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, Literal
 
 import msgspec
@@ -72,13 +72,6 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     entry: str = ""
     digest: str = ""
     problem: Problem | None = None
-
-
-class Shadowed(msgspec.Struct, frozen=True):
-    """An entry that is not listed under its name, and the one that is."""
-
-    entry: Entry
-    by: Entry
 
 
 class _Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -429,24 +422,3 @@ def fingerprint(directory: str) -> str:
         except OSError as error:
             found.append((error.filename, error.errno))
     return _hash(repr(sorted(found, key=repr)).encode("utf-8", "surrogateescape"))
-
-
-def overlay(
-    global_entries: Iterable[Entry], user_entries: Iterable[Entry]
-) -> tuple[dict[str, Entry], list[Shadowed]]:
-    """Who is listed under each name, and who is not.
-
-    A user's tool overrides a global one, within one directory the last in sorted order wins;
-    but a broken one never takes a name from a working one.
-    """
-    listed: dict[str, Entry] = {}
-    shadowed: list[tuple[Entry, str]] = []
-    for entry in (*global_entries, *user_entries):
-        other = listed.get(entry.name)
-        if other is not None and entry.problem is not None and other.problem is None:
-            shadowed.append((entry, entry.name))
-            continue
-        if other is not None:
-            shadowed.append((other, entry.name))
-        listed[entry.name] = entry
-    return listed, [Shadowed(entry, listed[name]) for entry, name in shadowed]

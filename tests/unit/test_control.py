@@ -185,7 +185,7 @@ async def test_definitions_are_one_array_however_many_pages_there_are(core):
     """Providers know no pages."""
     session = core.control.session(core.agent)
     assert core.control.definitions(core.agent, session, "openai") == b"[]"
-    core.registry.replace_set("", [make(f"t{i:04}") for i in range(PAGE + 2)], [])
+    core.registry.replace_set("", [make(f"t{i:04}") for i in range(PAGE + 2)])
     rows = msgspec.json.decode(core.control.definitions(core.agent, session, "anthropic"))
     assert [r["name"] for r in rows] == [f"t{i:04}" for i in range(PAGE + 2)]
 

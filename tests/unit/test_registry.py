@@ -264,8 +264,8 @@ def test_a_session_is_told_of_promotion_and_expiry_and_of_nothing_else(clock):
 
 def test_a_users_tool_overrides_the_global_one_for_that_user_alone(registry):
     """Contract, section 3; T: last-writer-wins."""
-    registry.replace_set("", [make("hello", source="/global")], [])
-    registry.replace_set(ADA, [make("hello", source="/ada"), make("mine", source="/ada2")], [])
+    registry.replace_set("", [make("hello", source="/global")])
+    registry.replace_set(ADA, [make("hello", source="/ada"), make("mine", source="/ada2")])
     assert registry.find(ADA, "hello", None).source == "/ada"
     assert registry.find("bob@example.org", "hello", None).source == "/global"
     assert names(registry, ADA) == ["hello", "mine"]
@@ -274,8 +274,8 @@ def test_a_users_tool_overrides_the_global_one_for_that_user_alone(registry):
 
 def test_what_is_overridden_is_shown_with_its_winner(registry):
     """Issue 2: shadowing made visible."""
-    registry.replace_set("", [make("hello", source="/global")], [])
-    registry.replace_set(ADA, [make("hello", source="/ada")], [])
+    registry.replace_set("", [make("hello", source="/global")])
+    registry.replace_set(ADA, [make("hello", source="/ada")])
     assert states(registry, ADA) == {
         ("hello", "/ada"): ("enabled", ""),
         ("hello", "/global"): ("blocked", "shadowed"),
@@ -287,9 +287,9 @@ def test_what_is_overridden_is_shown_with_its_winner(registry):
 def test_an_overridden_tool_that_is_blocked_as_well_is_shown_as_overridden(registry):
     """What it needs would not help it."""
     registry.replace_set(
-        "", [make("t", source="/g", status="blocked", reason_code="requires_runtime")], []
+        "", [make("t", source="/g", status="blocked", reason_code="requires_runtime")]
     )
-    registry.replace_set(ADA, [make("t", source="/ada")], [])
+    registry.replace_set(ADA, [make("t", source="/ada")])
     assert states(registry, ADA)["t", "/g"] == ("blocked", "shadowed")
 
 
@@ -299,8 +299,8 @@ def broken(name, source, code="invalid"):
 
 def test_a_broken_directory_hides_nothing(registry):
     """Issue 2: listed with its reason; the global tool of the same name goes on."""
-    registry.replace_set("", [make("hello", source="/global"), make("other")], [])
-    registry.replace_set(ADA, [broken("hello", "/ada")], [])
+    registry.replace_set("", [make("hello", source="/global"), make("other")])
+    registry.replace_set(ADA, [broken("hello", "/ada")])
     assert registry.find(ADA, "hello", None).source == "/global"
     assert states(registry, ADA) == {
         ("hello", "/ada"): ("blocked", "invalid"),
@@ -311,16 +311,16 @@ def test_a_broken_directory_hides_nothing(registry):
 
 def test_of_two_broken_ones_each_keeps_its_own_reason(registry):
     """Each is to be mended."""
-    registry.replace_set("", [broken("hello", "/global")], [])
-    registry.replace_set(ADA, [broken("hello", "/ada")], [])
+    registry.replace_set("", [broken("hello", "/global")])
+    registry.replace_set(ADA, [broken("hello", "/ada")])
     assert set(states(registry, ADA).values()) == {("blocked", "invalid")}
     assert names(registry, ADA) == []
 
 
 def test_a_broken_global_tool_gives_way_to_a_users_whole_one(registry):
     """And is still shown."""
-    registry.replace_set("", [broken("hello", "/global")], [])
-    registry.replace_set(ADA, [make("hello", source="/ada")], [])
+    registry.replace_set("", [broken("hello", "/global")])
+    registry.replace_set(ADA, [make("hello", source="/ada")])
     assert states(registry, ADA) == {
         ("hello", "/ada"): ("enabled", ""),
         ("hello", "/global"): ("blocked", "invalid"),
@@ -336,29 +336,40 @@ def test_names_of_registered_tools_are_reserved(registry):
 
 def test_a_tool_registered_later_takes_the_name_and_shows_the_loser(registry):
     """A built-in one always wins, whatever came first."""
-    registry.replace_set("", [make("exec", source="/global")], [])
+    registry.replace_set("", [make("exec", source="/global")])
     registry.register(make("exec"))
     assert registry.find("local", "exec", None).source == "built-in"
     assert states(registry)["exec", "/global"] == ("blocked", "shadowed")
+    registry.register(make("exec", hidden=True))
+    assert states(registry)["exec", "/global"] == ("blocked", "shadowed")
+    assert names(registry) == []
 
 
-def test_rows_for_the_full_list_only_are_not_callable(registry):
-    """A reserved name, the first of two in one directory, one whose winner is gone."""
+def test_a_tool_of_a_reserved_name_is_shown_and_never_called(registry, clock):
+    """Contract, section 10: a row with its reason, whether the name is hidden or not."""
     registry.register(make("exec"))
-    rows = [
-        broken("exec", "/a", "reserved_name"),
-        make("twice", source="/first"),
-        make("alone", source="/b"),
-    ]
-    registry.replace_set("", [make("twice", source="/second")], rows)
+    registry.register(make("upstream", hidden=True))
+    taken = [broken(name, "/a", "reserved_name") for name in ("exec", "upstream")]
+    registry.replace_set("", taken)
     assert states(registry) == {
         ("exec", "built-in"): ("enabled", ""),
         ("exec", "/a"): ("blocked", "reserved_name"),
-        ("twice", "/first"): ("blocked", "shadowed"),
-        ("twice", "/second"): ("enabled", ""),
-        ("alone", "/b"): ("enabled", ""),
+        ("upstream", "built-in"): ("enabled", ""),
+        ("upstream", "/a"): ("blocked", "reserved_name"),
     }
-    assert names(registry) == ["exec", "twice"]
+    assert names(registry) == ["exec"]
+    session = Session("s", clock, by_clock=False)
+    session.promote(["upstream"], 1)
+    assert registry.find("local", "upstream", session).source == "built-in"
+
+
+def test_the_last_of_a_name_in_one_directory_wins(registry):
+    """Contract, section 10: the same name twice, the last in sorted order, the other shown."""
+    registry.replace_set("", [make("t", source="/1"), make("t", source="/2")])
+    assert registry.find("local", "t", None).source == "/2"
+    assert states(registry) == {("t", "/1"): ("blocked", "shadowed"), ("t", "/2"): ("enabled", "")}
+    registry.replace_set("", [make("t", source="/1"), broken("t", "/2")])
+    assert states(registry) == {("t", "/1"): ("enabled", ""), ("t", "/2"): ("blocked", "invalid")}
 
 
 # States and switches ----------------------------------------------------------------------
@@ -387,7 +398,7 @@ def test_every_tool_is_in_the_full_list_sorted_by_name(registry):
     """Hidden, disabled and blocked ones too."""
     registry.register(make("b", hidden=True))
     registry.register(make("c").switched_off())
-    registry.replace_set("", [broken("a", "/a")], [])
+    registry.replace_set("", [broken("a", "/a")])
     assert [(r.name, r.status, r.hidden) for r in registry.states("local")] == [
         ("a", "blocked", False),
         ("b", "enabled", True),
@@ -425,7 +436,7 @@ def test_no_switch_makes_a_blocked_tool_callable(registry):
     """What it lacks is still lacking, also where the configuration switched it off."""
     need = {"reason_code": "requires_runtime", "problem": "no node"}
     registry.replace_set(
-        "", [make("a", status="blocked", **need), make("b", status="disabled", **need)], []
+        "", [make("a", status="blocked", **need), make("b", status="disabled", **need)]
     )
     assert states(registry)["b", "built-in"] == ("disabled", "")
     switch(registry, "a", True)
@@ -454,8 +465,8 @@ def test_lists_are_sorted_by_name_wherever_tools_come_from(registry):
     """Contract, section 9: so that prompt caches hold."""
     registry.register(make("m"))
     registry.register(make("b", hidden=True))
-    registry.replace_set("", [make("z"), make("a")], [])
-    registry.replace_set(ADA, [make("n")], [])
+    registry.replace_set("", [make("z"), make("a")])
+    registry.replace_set(ADA, [make("n")])
     assert names(registry, ADA, promoted=["b"]) == ["a", "b", "m", "n", "z"]
 
 
@@ -535,7 +546,7 @@ def test_only_a_bounded_number_of_lists_is_kept_and_those_in_use_are(registry):
 
 def test_a_long_list_comes_in_pages(registry):
     """MCP, pagination."""
-    registry.replace_set("", [make(f"t{i:05}") for i in range(2 * PAGE + 1)], [])
+    registry.replace_set("", [make(f"t{i:05}") for i in range(2 * PAGE + 1)])
     pages = [msgspec.json.decode(p) for p in registry.pages("local", "mcp", frozenset())]
     assert [len(page) for page in pages] == [PAGE, PAGE, 1]
     assert [t["name"] for page in pages for t in page] == names(registry)
@@ -546,7 +557,7 @@ def test_every_change_is_told(registry):
     told = []
     registry.on_change.append(lambda: told.append(registry.version))
     registry.register(make("a"))
-    registry.replace_set("", [], [])
+    registry.replace_set("", [])
     switch(registry, "a", False)
     registry.unregister("a")
     registry.touch()

@@ -221,7 +221,7 @@ def many(count):
 
 async def test_a_long_list_is_read_page_by_page(core, peer):
     """MCP, pagination: `nextCursor` is opaque, absent at the end."""
-    core.registry.replace_set("", many(2 * PAGE + 1), [])
+    core.registry.replace_set("", many(2 * PAGE + 1))
     found, params = [], {}
     for number in range(3):
         result = (await peer.ask("tools/list", params))["result"]

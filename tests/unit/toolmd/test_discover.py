@@ -15,11 +15,9 @@ from edged.toolmd.discover import (
     Cache,
     Entry,
     Problem,
-    Shadowed,
     entry_file,
     examine,
     fingerprint,
-    overlay,
     read_inside,
     scan,
     scan_iter,
@@ -445,36 +443,6 @@ def test_a_fingerprint_changes_with_helper_files(tmp_path: Path) -> None:
     helper.chmod(0o755)
     assert len({first, second, fingerprint(str(directory))}) == 3
     assert fingerprint(str(tmp_path / "none")) != first
-
-
-def named(name: str, directory: str, *, broken: bool = False) -> Entry:
-    problem_ = Problem("f", 1, "r", "m") if broken else None
-    return Entry(name, directory, "global", problem=problem_)
-
-
-def test_a_users_tool_overrides_a_global_one() -> None:
-    """Specification, "Tool Locations"."""
-    theirs, mine, other = named("a", "/g/a"), named("a", "/u/a"), named("b", "/g/b")
-    listed, shadowed = overlay([theirs, other], [mine])
-    assert listed == {"a": mine, "b": other}
-    assert shadowed == [Shadowed(theirs, mine)]
-
-
-def test_the_last_of_one_directory_wins_and_losers_are_shown() -> None:
-    """Contract, section 10: the same name twice, the last in sorted order, shown."""
-    one, two, three = named("a", "/g/1"), named("a", "/g/2"), named("a", "/u/3")
-    listed, shadowed = overlay([one, two], [three])
-    assert listed == {"a": three}
-    assert shadowed == [Shadowed(one, three), Shadowed(two, three)]
-
-
-def test_a_broken_tool_takes_no_name_from_a_working_one() -> None:
-    """Issue 2, part 3: one broken directory never hides its siblings."""
-    good, bad = named("a", "/g/a"), named("a", "/u/a", broken=True)
-    assert overlay([good], [bad]) == ({"a": good}, [Shadowed(bad, good)])
-    assert overlay([bad], [good]) == ({"a": good}, [Shadowed(bad, good)])
-    worse = named("a", "/u/b", broken=True)
-    assert overlay([bad], [worse]) == ({"a": worse}, [Shadowed(bad, worse)])
 
 
 def test_the_entry_file_is_told_for_any_language(tmp_path: Path) -> None:
