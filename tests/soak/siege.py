@@ -24,6 +24,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 from edged.catalogue import seed_directory
+from edged.media import Bounds
 from edged.toolmd.sync import rename_exchange
 
 FIRST_ANSWER_S = 10.0
@@ -163,6 +164,21 @@ class Kept:
         self.switching = False
         """Whether a switch to the other state was under way."""
         self.calls = 0
+
+    def safe_media(self) -> list[str]:
+        """The newest first, as far as the bounds of the store cannot have dropped them yet.
+
+        A quarter of each bound is left to media whose acknowledgement died with a daemon.
+        """
+        bounds = Bounds()
+        room = bounds.total_max * 3 // 4
+        safe: list[str] = []
+        for uri, data in reversed(self.media.items()):
+            room -= len(data)
+            if room < 0 or len(safe) >= bounds.count_max * 3 // 4:
+                break
+            safe.append(uri)
+        return safe
 
 
 class Siege:
@@ -384,12 +400,10 @@ class Siege:
             link.close()
 
     async def _look_at_media(self, link: Link) -> None:
-        stored = list(self.kept.media)
-        newest = stored[-MEDIA_LOOKED_AT // 2 :]
-        # Older than these thousand items it may have expired.
-        others = stored[-900:]
-        picked = self._random.sample(others, min(len(others), MEDIA_LOOKED_AT // 2))
-        for uri in {*newest, *picked}:
+        safe = self.kept.safe_media()
+        newest = safe[: MEDIA_LOOKED_AT // 2]
+        picked = self._random.sample(safe, min(len(safe), MEDIA_LOOKED_AT // 2))
+        for uri in dict.fromkeys([*newest, *picked]):
             answer = await link.ask("edged/media", id=uri)
             assert base64.b64decode(answer["data"]).rstrip() == self.kept.media[uri], uri
 
