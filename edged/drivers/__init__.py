@@ -8,10 +8,11 @@ and waits. A measurement holds its bus once.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
+from edged.bus import Kind, SerialSettings
 from edged.clock import Clock
 from edged.units import Quality
 
@@ -20,10 +21,19 @@ Sleep = Callable[[float], Awaitable[None]]
 
 
 class Identity(NamedTuple):
-    """A register that tells the chip: its address and the values it may have."""
+    """What tells the chip, read without changing anything.
 
-    register: int
+    Attributes:
+        register: address of the identity register, or a command of several bytes.
+        values: those that it may have.
+        size: bytes, big-endian.
+        mask: bits that count; None is all.
+    """
+
+    register: int | bytes
     values: tuple[int, ...]
+    size: int = 1
+    mask: int | None = None
 
 
 class Channel(msgspec.Struct, frozen=True, gc=False):
@@ -35,24 +45,51 @@ class Channel(msgspec.Struct, frozen=True, gc=False):
     high: float
 
 
+class Command(msgspec.Struct, frozen=True):
+    """Something that a device can be told to do.
+
+    Attributes:
+        name: `angle`.
+        description: one line, with units.
+        params: a frozen Struct that forbids unknown fields; its fields are what
+            the command takes, with `Meta` for ranges and descriptions.
+    """
+
+    name: str
+    description: str
+    params: type[msgspec.Struct]
+
+
 class Info(msgspec.Struct, frozen=True):
     """What a driver is for.
 
     Attributes:
+        title: for people, in a few words: `BME280 temperature, pressure, humidity`.
         compatible: devicetree's names of the chips.
         bus: kind of bus.
-        addresses: where the chip may be, the usual one first.
+        addresses: I2C addresses where the chip may be, the usual one first.
         identity: what tells the chip, if anything does.
-        channels: what it measures.
+        channels: what it measures; of a chip whose settings decide, see `Driver`.
+        commands: what it can be told.
         datasheet: document and revision.
+        serial: how its port is opened; of serial devices.
+        interval_s: no more than one measurement in this time; who asks sooner gets the last.
+        warm_up_s: for this long after it was set up its values are not to be trusted.
+        stretches: it holds the clock, which some boards get wrong.
     """
 
+    title: str
     compatible: tuple[str, ...]
-    bus: Literal["i2c"]
-    addresses: tuple[int, ...]
-    identity: Identity | None
-    channels: tuple[Channel, ...]
+    bus: Kind
     datasheet: str
+    addresses: tuple[int, ...] = ()
+    identity: Identity | None = None
+    channels: tuple[Channel, ...] = ()
+    commands: tuple[Command, ...] = ()
+    serial: SerialSettings | None = None
+    interval_s: float = 0.0
+    warm_up_s: float = 0.0
+    stretches: bool = False
 
 
 class Sample(NamedTuple):
@@ -62,6 +99,8 @@ class Sample(NamedTuple):
     value: float | None
     quality: Quality = "ok"
     note: str = ""
+    raw: bytes = b""
+    """What the value was decoded from, where that helps."""
 
 
 class Device(Protocol):
@@ -71,7 +110,9 @@ class Device(Protocol):
     """What the chip says it is, for people."""
 
     async def read(self) -> tuple[Sample, ...]:
-        """Measures all channels once, in the order of `Info.channels`.
+        """Measures all channels once, in the order of the driver's channels.
+
+        A channel that this variant of the chip lacks is left out.
 
         Raises:
             NoDeviceError: it no longer answers.
@@ -80,11 +121,40 @@ class Device(Protocol):
         """
 
 
+class Actuator(Device, Protocol):
+    """A device that acts: `INFO.commands` are not empty.
+
+    `read` returns what it was told last, or () where there is nothing to tell.
+    """
+
+    async def act(self, command: str, params: Any) -> str:
+        """Does what it is told; returns one line for people.
+
+        Args:
+            command: a name of `INFO.commands`.
+            params: that command's `params`, decoded.
+
+        Raises:
+            InvalidArgumentsError: beyond what its configuration allows.
+            NoDeviceError, BusError: as `read`.
+        """
+
+    async def safe(self) -> None:
+        """Goes to its safe state: at the start, at the stop, and when its deadline passes."""
+
+
 class Driver(Protocol):
     """The module of a driver.
 
-    `Config` is a frozen Struct with the driver's settings, `address` among
-    them; `Sim(clock)` is a register model of the chip for the simulated bus.
+    `Config` is a frozen Struct (unknown fields forbidden) with the driver's
+    settings; of an I2C chip `address` is among them, of a serial one nothing of
+    the port. `Sim(clock)` is a model of the chip for the simulated bus: an I2C
+    `Target` for I2C; `SpiTarget`, `SerialPeer`, `Part` likewise
+    (`edged.bus.sim`).
+
+    A module may have `channels(config) -> tuple[Channel, ...]` where settings
+    decide what is measured, and `close(self)` on its device class where
+    something is held open.
     """
 
     INFO: Info
@@ -96,7 +166,8 @@ class Driver(Protocol):
 
         Args:
             config: a `Config`.
-            bus: of the kind that `INFO.bus` names.
+            bus: of the kind that `INFO.bus` names: `I2c`, `Spi`, an open
+                `SerialPort`, `Gpio`, `Pwm`, `OneWire` or `Sysfs`.
             sleep: how to wait.
 
         Raises:

@@ -24,6 +24,7 @@ from edged.register import Field, Register, signed
 CHIP_ID = 0x60
 
 INFO = Info(
+    title="BME280 temperature, pressure and humidity",
     compatible=("bosch,bme280",),
     bus="i2c",
     addresses=(0x76, 0x77),

@@ -32,6 +32,10 @@ class FakeClock:
         self._now += seconds
         self._monotonic += seconds
 
+    async def sleep(self, seconds: float) -> None:
+        """Let time pass, for what waits: it is over at once."""
+        self.advance(max(0.0, seconds))
+
     def jump(self, wall_seconds: float) -> None:
         """Set the wall clock on or back by so much, as NTP does on a board without an RTC."""
         self._now += wall_seconds

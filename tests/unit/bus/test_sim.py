@@ -7,7 +7,8 @@ from itertools import pairwise
 import msgspec
 import pytest
 
-from edged.bus import LineSettings, i2c_error
+from edged.bus import LineSettings
+from edged.bus.faults import i2c_error
 from edged.bus.settings import GpioConfig, SensorConfig
 from edged.bus.sim import BOUNCE_S, Button, SimGpio, SimI2c, StoryButton, debounced
 from edged.errors import BusError, BusyError, NoDeviceError

@@ -1,113 +1,31 @@
-"""Simulated buses: the same Protocols as the real ones, over models handed in.
-
-I2C targets are register models (a driver's `Sim`), GPIO lines carry parts with
-physics. Time is injected and nothing here waits for it, so that a test decides
-what time it is. Knows no driver.
-"""
+"""Simulated GPIO lines, with parts that have physics."""
 
 from __future__ import annotations
 
 import asyncio
 import errno
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from math import inf
-from typing import Literal, Protocol
+from typing import Protocol
 
-from edged.bus import I2cTransfers, LineSettings, i2c_error
+from edged.bus import Edge, LineSettings, LineState, OnEdges
 from edged.errors import BusError, BusyError, NoDeviceError
-
-FaultKind = Literal["nack", "timeout", "all_ones"]
-
-
-class Target(Protocol):
-    """A register model: one chip on an I2C bus, byte by byte."""
-
-    def write(self, data: bytes) -> None:
-        """Takes the bytes of one write."""
-
-    def read(self, length: int) -> bytes:
-        """Gives the bytes of one read."""
-
-
-class SimI2c:
-    """A simulated I2C bus; call from the event loop's thread.
-
-    Args:
-        name: `i2c-1`.
-        targets: register models by 7-bit address; may change while in use, as
-            devices come and go.
-    """
-
-    def __init__(self, name: str, targets: dict[int, Target]) -> None:
-        self.name = name
-        self.targets = targets
-        self._faults: dict[int, tuple[FaultKind, float]] = {}
-        self._lock = asyncio.Lock()
-        self._held = _HeldI2c(self._run)
-
-    def fail(self, address: int, kind: FaultKind, times: float = inf) -> None:
-        """Orders a fault for the next transfers to an address.
-
-        Args:
-            address: of the target.
-            kind: `nack`: nothing acknowledges; `timeout`: the bus is stuck;
-                `all_ones`: reads are 0xFF (data line not connected).
-            times: how many transfers; for good by default. 0 ends the fault.
-        """
-        self._faults[address] = (kind, times)
-
-    @asynccontextmanager
-    async def hold(self) -> AsyncIterator[I2cTransfers]:
-        """Holds the bus for several transfers; waiters are served in order."""
-        async with self._lock:
-            yield self._held
-
-    async def transfer(self, address: int, write: bytes = b"", read_len: int = 0) -> bytes:
-        """One transaction on its own."""
-        async with self._lock:
-            return await self._held.transfer(address, write, read_len)
-
-    def _run(self, address: int, write: bytes, read_len: int) -> bytes:
-        fault = self._next_fault(address)
-        if fault == "timeout":
-            raise i2c_error(errno.ETIMEDOUT, self.name, address)
-        target = self.targets.get(address)
-        if fault == "nack" or target is None:
-            raise i2c_error(errno.EREMOTEIO, self.name, address)
-        if write:
-            target.write(write)
-        data = target.read(read_len) if read_len else b""
-        return b"\xff" * read_len if fault == "all_ones" else data
-
-    def _next_fault(self, address: int) -> FaultKind | None:
-        kind, times = self._faults.get(address, (None, 0))
-        if kind is None or times <= 0:
-            return None
-        self._faults[address] = (kind, times - 1)
-        return kind
-
-
-class _HeldI2c:
-    """The transfers of whoever holds the bus."""
-
-    def __init__(self, run: Callable[[int, bytes, int], bytes]) -> None:
-        self._run = run
-
-    async def transfer(self, address: int, write: bytes = b"", read_len: int = 0) -> bytes:
-        # A real transfer takes time, in which other tasks run: so does this.
-        await asyncio.sleep(0)
-        return self._run(address, write, read_len)
-
 
 Level = tuple[float, bool | None]
 """From this second on, this physical level; None is not driven (the bias decides)."""
 
 
 class Part(Protocol):
-    """What is wired to a line."""
+    """What is wired to a line.
+
+    A part that also has `next_change(at) -> float` (the second of its next
+    change after `at`, `inf` for none) changes by itself, and one that has
+    `watch(changed)` calls `changed` when it was moved by hand: lines with edge
+    detection need one of the two. A part with `driven(value, at)` is told what
+    an output drives.
+    """
 
     def levels(self, at: float) -> Sequence[Level]:
         """What the part drives: its recent levels up to that second, oldest first."""
@@ -149,6 +67,7 @@ class Button:
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self._moves: deque[tuple[float, bool]] = deque(maxlen=8)
+        self._changed: list[Callable[[], None]] = []
 
     def press(self) -> None:
         """Closes the contact, which bounces; nothing when it is pressed already."""
@@ -166,6 +85,17 @@ class Button:
         was_pressed = bool(self._moves) and self._moves[-1][1]
         if pressed != was_pressed:
             self._moves.append((self._now(), pressed))
+            for changed in self._changed:
+                changed()
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        """Have `changed` called at each press and release."""
+        self._changed.append(changed)
+
+    def next_change(self, at: float) -> float:
+        """The next bounce."""
+        moved = self._moves[-1][0] if self._moves else -inf
+        return min((moved + b for b in BOUNCE_S if moved + b > at), default=inf)
 
 
 class StoryButton:
@@ -183,6 +113,17 @@ class StoryButton:
         ]
         return _contact(moves, at)
 
+    def next_change(self, at: float) -> float:
+        """The next press, release or bounce."""
+        minute = at // self.PERIOD_S * self.PERIOD_S
+        moves = [
+            minute + turn + offset + bounce
+            for turn in (0.0, self.PERIOD_S)
+            for offset in (self.PRESS_S, self.RELEASE_S)
+            for bounce in (0.0, *BOUNCE_S)
+        ]
+        return min(move for move in moves if move > at)
+
 
 def debounced(levels: Sequence[Level], at: float, debounce_s: float) -> bool | None:
     """The last level that held for the debounce time, as the kernel debounces.
@@ -194,6 +135,20 @@ def debounced(levels: Sequence[Level], at: float, debounce_s: float) -> bool | N
         if min(end, at) - start >= debounce_s:
             value = level
     return value
+
+
+def changes(
+    levels: Sequence[Level], since: float, until: float, debounce_s: float
+) -> list[tuple[float, bool | None]]:
+    """Levels that begin to count after `since` and up to `until`, after debouncing."""
+    found = []
+    value = debounced(levels, since, debounce_s)
+    for (start, level), (end, _) in pairwise([*levels, (inf, None)]):
+        counts = start + debounce_s
+        if since < counts <= until and end >= counts and level is not value:
+            value = level
+            found.append((counts, level))
+    return found
 
 
 class SimGpio:
@@ -210,16 +165,37 @@ class SimGpio:
     def __init__(
         self, lines: Mapping[str, Part | None], now: Callable[[], float], chip: str = "gpio-sim"
     ) -> None:
+        self._chip = chip
         self._lines = {name: SimLine(name, part, now) for name, part in lines.items()}
         self._offsets = {f"{chip}/{offset}": name for offset, name in enumerate(lines)}
 
-    async def request(self, line: str, settings: LineSettings, consumer: str) -> SimLine:
+    async def request(
+        self,
+        line: str,
+        settings: LineSettings,
+        consumer: str,
+        on_edges: OnEdges | None = None,
+    ) -> SimLine:
         """Takes a line for its consumer alone."""
         found = self._lines.get(self._offsets.get(line, line))
         if found is None:
             raise NoDeviceError(f"no line {line!r}: the lines are {', '.join(self._lines)}")
-        found.take(settings, consumer)
+        found.take(settings, consumer, on_edges)
         return found
+
+    async def lines(self) -> Sequence[LineState]:
+        """All lines of the chip."""
+        return [
+            LineState(
+                name,
+                self._chip,
+                offset,
+                line.settings.direction,
+                line.consumer,
+                bool(line.consumer),
+            )
+            for offset, (name, line) in enumerate(self._lines.items())
+        ]
 
     def level(self, line: str) -> bool:
         """The physical level of a line, as a meter on its pin shows it."""
@@ -233,34 +209,52 @@ class SimLine:
         self._name = name
         self._part = part
         self._now = now
-        self._settings = LineSettings("input")
+        self.settings = LineSettings("input")
+        self.consumer = ""
         self._driven: bool | None = None
-        self._consumer = ""
+        self._on_edges: OnEdges | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._seen = 0.0
+        self._sequence = 0
+        if part is not None and hasattr(part, "watch"):
+            part.watch(self._look)
 
-    def take(self, settings: LineSettings, consumer: str) -> None:
+    def take(self, settings: LineSettings, consumer: str, on_edges: OnEdges | None) -> None:
         """Requests the line; see `SimGpio.request`."""
-        if self._consumer:
-            raise BusyError(f"line {self._name} is used by {self._consumer!r}")
-        self._settings, self._consumer = settings, consumer
+        if self.consumer:
+            raise BusyError(f"line {self._name} is used by {self.consumer!r}")
+        self.settings, self.consumer = settings, consumer
         self._driven = None
         if settings.direction == "output":
             self._drive(settings.output_value)
+        self._on_edges = on_edges if settings.edge != "none" else None
+        self._seen, self._sequence = self._now(), 0
+        self._look()
 
     async def get(self) -> bool:
         """The present value."""
         await asyncio.sleep(0)
-        return self.level(self._settings.debounce_s) != self._settings.active_low
+        return self.level(self.settings.debounce_s) != self.settings.active_low
 
     async def set(self, value: bool) -> None:
         """Drives an output."""
         await asyncio.sleep(0)
-        if self._settings.direction != "output":
+        if self.settings.direction != "output":
             raise BusError(errno.EPERM, f"line {self._name} is an input")
         self._drive(value)
 
+    async def pulse(self, duration_s: float) -> None:
+        """Drives true, then false; the part is told of the second at its time."""
+        await self.set(True)
+        self._drive(False, self._now() + duration_s)
+
     async def release(self) -> None:
         """Gives the line back."""
-        self._consumer = ""
+        self.consumer = ""
+        self._on_edges = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def level(self, debounce_s: float = 0.0) -> bool:
         """The physical level: what is driven, else what the bias pulls to, else low."""
@@ -268,9 +262,42 @@ class SimLine:
         if level is None and self._part is not None:
             at = self._now()
             level = debounced(self._part.levels(at), at, debounce_s)
-        return self._settings.bias == "pull-up" if level is None else level
+        return self._pulled(level)
 
-    def _drive(self, value: bool) -> None:
-        level = value != self._settings.active_low
-        floats = self._settings.drive == ("open-drain" if level else "open-source")
+    def _pulled(self, level: bool | None) -> bool:
+        return self.settings.bias == "pull-up" if level is None else level
+
+    def _drive(self, value: bool, at: float | None = None) -> None:
+        level = value != self.settings.active_low
+        floats = self.settings.drive == ("open-drain" if level else "open-source")
         self._driven = None if floats else level
+        if self._part is not None and hasattr(self._part, "driven"):
+            self._part.driven(level, self._now() if at is None else at)
+
+    def _look(self) -> None:
+        """Tell of the edges since the last look, and look again at the next one."""
+        if self._on_edges is None or self._part is None:
+            return
+        now = self._now()
+        edges = []
+        debounce_s = self.settings.debounce_s
+        for at, level in changes(self._part.levels(now), self._seen, now, debounce_s):
+            value = self._pulled(level) != self.settings.active_low
+            if self.settings.edge in {"both", "rising" if value else "falling"}:
+                self._sequence += 1
+                edges.append(Edge(value, at, self._sequence))
+        self._seen = now
+        if edges:
+            self._on_edges(edges)
+        self._look_later(now)
+
+    def _look_later(self, now: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._part is None or not hasattr(self._part, "next_change"):
+            return
+        following = self._part.next_change(now - self.settings.debounce_s)
+        if following < inf:
+            wait = max(0.0, following + self.settings.debounce_s - now)
+            self._timer = asyncio.get_running_loop().call_later(wait, self._look)
