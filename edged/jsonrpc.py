@@ -7,6 +7,7 @@ that the reply echoes it to the letter. Source: JSON-RPC 2.0; batches are refuse
 
 from __future__ import annotations
 
+import re
 from typing import Any, NamedTuple
 
 import msgspec
@@ -34,6 +35,33 @@ class _Envelope(msgspec.Struct, gc=False):
     params: msgspec.Raw = msgspec.Raw()
     result: msgspec.Raw = msgspec.Raw()
     error: msgspec.Raw = msgspec.Raw()
+
+
+VALUES_MAX = 200_000
+"""Values in one JSON text that are made objects of: each costs some dozens of bytes, so that
+16 MiB of brackets would take several hundred MiB."""
+
+CROWDED = f"it holds more than {VALUES_MAX:,} values: send fewer, or large data as one text"
+
+_STRING = rb'"[^"\\]*(?:\\.[^"\\]*)*"'
+
+
+def crowded(data: bytes | bytearray | memoryview) -> bool:
+    """Whether a JSON text holds more than `VALUES_MAX` values, whatever its strings hold.
+
+    A look at the bytes alone, before anything is decoded.
+    """
+    if len(data) <= VALUES_MAX:
+        return False
+    text = bytes(data)
+    if _marks(text) <= VALUES_MAX:
+        return False
+    return _marks(re.sub(_STRING, b"", text, flags=re.DOTALL)) > VALUES_MAX
+
+
+def _marks(text: bytes) -> int:
+    """Each value but the first of a container follows a comma, each container has a bracket."""
+    return text.count(b",") + text.count(b"[") + text.count(b"{")
 
 
 class Message(NamedTuple):

@@ -210,6 +210,9 @@ class Connection:
             limit = jsonrpc.MAX_LINE >> 20
             self._send(jsonrpc.error(b"", jsonrpc.INVALID_REQUEST, f"a line is over {limit} MiB"))
             return
+        if jsonrpc.crowded(line):
+            self._send(jsonrpc.error(b"", jsonrpc.INVALID_REQUEST, f"a line: {jsonrpc.CROWDED}"))
+            return
         if _CALL in line and self._called(line):
             return
         try:

@@ -18,6 +18,7 @@ from typing import Any
 
 import msgspec
 
+from edged import jsonrpc
 from edged.errors import EdgedError, RemoteProtocolError
 
 CallsHandler = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
@@ -108,6 +109,9 @@ async def _received(loop: asyncio.AbstractEventLoop, end: socket.socket) -> byte
 
 
 async def _answer(line: bytes, handler: CallsHandler) -> bytes:
+    if jsonrpc.crowded(line):
+        message = f"the line: {jsonrpc.CROWDED}"
+        return _encode(_Reply(None, error=_Error(RemoteProtocolError.code, message)))
     try:
         request = msgspec.json.decode(line, type=_Request)
     except (msgspec.MsgspecError, RecursionError) as error:

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from edged import jsonrpc
 from edged.sandbox.frames import harmless
 from edged.sandbox.profile import MIB, Limits, Profile
 
@@ -107,6 +108,17 @@ def result_of(value: Any, language: str) -> dict[str, Any]:
     return result
 
 
+def decoded(data: bytes, language: str) -> dict[str, Any]:
+    """`result_of` of JSON text.
+
+    Raises:
+        ValueError, RecursionError: it is none, or too much of one.
+    """
+    if jsonrpc.crowded(data):
+        raise ValueError(f"the tool's result is too large: {jsonrpc.CROWDED}")
+    return result_of(msgspec.json.decode(data), language)
+
+
 def _fault(value: Any) -> str:
     """Why a value is no result; empty when it is one."""
     if isinstance(value, str):
@@ -133,7 +145,7 @@ def shell_result(text: str, raw: bytes) -> dict[str, Any]:
         text: its output, made readable.
         raw: the same as bytes, empty when not all was kept.
     """
-    if raw.lstrip()[:1] == b"{":
+    if raw.lstrip()[:1] == b"{" and not jsonrpc.crowded(raw):
         try:
             value = msgspec.json.decode(raw)
             if "content" in value:

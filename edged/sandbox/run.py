@@ -30,7 +30,7 @@ from edged.sandbox import bwrap, calls, devices, limits, outcome, probe, proc, s
 from edged.sandbox.account import Account
 from edged.sandbox.bwrap import Layout
 from edged.sandbox.disk import DiskWatch
-from edged.sandbox.frames import HEADER, STRAY, Frames, Message, Output, readable, unescape
+from edged.sandbox.frames import STRAY, Frames, Message, Output, readable, unescape
 from edged.sandbox.limits import Backend
 from edged.sandbox.outcome import Outcome, Reason
 from edged.sandbox.profile import Bind, Profile
@@ -47,6 +47,8 @@ KILLED_S = 2.0
 LOOK_S = 0.25
 UPDATE_S = 0.1
 """Between two updates of a shell's output."""
+UPDATES_MAX = 100
+"""Updates of one tool that are shown in a second: each costs its caller, and others, time."""
 
 _READ = 1 << 16
 _UPDATE_SHOWN = 16 << 10
@@ -193,7 +195,9 @@ class Instance:
         self._frames = Frames(self._nonce.encode())
         self._stdout = Output(*_KEPT[job.language])
         self._stderr = Output(*_KEPT_STDERR)
-        self._messages_seen = 0
+        self._stdout_read = 0
+        self._updates = 0
+        self._held: Message | None = None
         self._reason: Reason | None = None
         self._result: dict[str, Any] | None = None
         self._message = ""
@@ -383,7 +387,9 @@ class Instance:
         self._drop("block")
 
     def _on_stdout(self) -> None:
-        messages = self._frames.feed(self._take("stdout"))
+        data = self._take("stdout")
+        self._stdout_read += len(data)
+        messages = self._frames.feed(data)
         if "stdout" not in self._fds:
             messages += self._frames.finish()
         for message in messages:
@@ -431,14 +437,14 @@ class Instance:
             case "f":
                 self._message = readable(message.data)
                 self.end("failed")
+            case "u" | "t":
+                self._update(message)
             case _:
-                self._messages_seen += HEADER + len(message.data)
-                if message.kind in "ut":
-                    self._update(message)
+                pass
 
     def _answered(self, data: bytes) -> None:
         try:
-            self._result = outcome.result_of(msgspec.json.decode(data), self.job.language)
+            self._result = outcome.decoded(data, self.job.language)
         except (ValueError, RecursionError) as error:
             self._message = str(error)
             self.end("failed")
@@ -446,6 +452,23 @@ class Instance:
         self.end("ok")
 
     def _update(self, message: Message) -> None:
+        """Show an update; of more than `UPDATES_MAX` in a second, the last one at its end."""
+        if self._updates >= UPDATES_MAX:
+            self._held = message
+            return
+        self._updates += 1
+        if "updates" not in self._timers:
+            self._timers["updates"] = self._loop.call_later(1.0, self._let_updates)
+        self._show(message)
+
+    def _let_updates(self) -> None:
+        del self._timers["updates"]
+        self._updates = 0
+        held, self._held = self._held, None
+        if held is not None:
+            self._update(held)
+
+    def _show(self, message: Message) -> None:
         if self._on_update is None:
             return
         if message.kind == "t":
@@ -453,9 +476,7 @@ class Instance:
             return
         # An update that is none, or is nested too deeply, shows nothing.
         with contextlib.suppress(ValueError, RecursionError):
-            self._on_update(
-                outcome.result_of(msgspec.json.decode(message.data), self.job.language)["content"]
-            )
+            self._on_update(outcome.decoded(message.data, self.job.language)["content"])
 
     def _show_output(self) -> None:
         """Send a shell's output so far, at most ten times a second."""
@@ -476,7 +497,9 @@ class Instance:
             self._on_update([{"type": "text", "text": text}])
 
     def _count(self) -> None:
-        too_much = self.bytes_seen > self.job.profile.limits.output_max
+        # With every frame, whole or not: what is thrown away costs as much to read.
+        read = self._stdout_read + self._stderr.seen
+        too_much = read > self.job.profile.limits.output_max
         if too_much or self._frames.overfull:
             self.end("output")
             for name in self._fds.keys() & {"stdout", "stderr"}:
@@ -484,8 +507,8 @@ class Instance:
 
     @property
     def bytes_seen(self) -> int:
-        """Bytes of output and of updates, with their frames, so far."""
-        return self._stdout.seen + self._stderr.seen + self._messages_seen
+        """Bytes of output so far, without messages."""
+        return self._stdout.seen + self._stderr.seen
 
     def _on_dead(self) -> None:
         """The first process, and with it the whole tree, is dead."""

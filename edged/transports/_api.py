@@ -13,7 +13,7 @@ import re
 import socket
 import traceback
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 from urllib.parse import unquote
 
 import msgspec
@@ -23,7 +23,7 @@ from aiohttp.web_request import BaseRequest
 from aiohttp.web_response import Response, StreamResponse
 from aiohttp.web_server import Server
 
-from edged import log
+from edged import jsonrpc, log
 from edged.config import Config, size
 from edged.control import Control
 from edged.errors import (
@@ -197,6 +197,8 @@ class Request:
             Refusal: another content type, or too slow.
         """
         data = await self.api.read(self._raw)
+        if jsonrpc.crowded(data):
+            raise TooLargeError(f"the body: {jsonrpc.CROWDED}")
         try:
             return msgspec.json.decode(data or b"{}", type=kind)
         except msgspec.ValidationError as error:
@@ -243,6 +245,8 @@ class Api:
         self._hosts = frozenset(name.lower() for name in config.http.hosts)
         self._rates = Rates(config.http.rate, config.http.burst, control.services.clock.monotonic)
         self._server = Server(self._serve, handler_cancellation=True)
+        self._strangers: dict[_Connection, None] = {}
+        """Connections on which nobody has said yet who they are, the oldest first."""
 
     @property
     def open(self) -> int:
@@ -251,7 +255,8 @@ class Api:
 
     def connection(self) -> asyncio.Protocol:
         """The protocol of one new connection."""
-        return _Connection(
+        connection = _Connection(
+            self._strangers,
             self._server,
             loop=asyncio.get_running_loop(),
             keepalive_timeout=self.timing.header_s,
@@ -259,6 +264,20 @@ class Api:
             auto_decompress=False,
             access_log=None,  # type: ignore[arg-type]  # how aiohttp has none
         )
+        self._strangers[connection] = None
+        return connection
+
+    def evict(self) -> bool:
+        """End the connection that has been without a name longest; false when all have one.
+
+        Whoever has no token could else hold every place.
+        """
+        for connection in self._strangers:
+            del self._strangers[connection]
+            if connection.transport is not None:
+                connection.transport.abort()
+                return True
+        return False
 
     async def close(self) -> None:
         """End all connections; what is being answered may end within `linger_s`."""
@@ -331,6 +350,7 @@ class Api:
         if self._check_origin(raw, common) and method == "OPTIONS":
             return _preflight(methods, common)
         caller, key = self._identify(raw, raw.transport.get_extra_info("socket"))
+        self._strangers.pop(cast("_Connection", raw.protocol), None)
         self._rates.take(key)
         if not methods:
             raise Refusal(
@@ -425,7 +445,15 @@ class Api:
 class _Connection(RequestHandler):
     """aiohttp's connection, with edged's words for what is no HTTP."""
 
-    __slots__ = ()
+    __slots__ = ("_strangers",)
+
+    def __init__(self, strangers: dict[_Connection, None], *args: Any, **kw: Any) -> None:
+        super().__init__(*args, **kw)
+        self._strangers = strangers
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._strangers.pop(self, None)
+        super().connection_lost(exc)
 
     def handle_error(
         self,

@@ -152,7 +152,8 @@ class HttpListener:
             return
         waiting = sum(g.is_waiting for g in self._gates)
         self._gates.add(gate)
-        if waiting + (self._api.open if self._api else 0) >= limit:
+        full = waiting + (self._api.open if self._api else 0) >= limit
+        if full and not (self._api is not None and self._api.evict()):
             text = f"{limit} connections are the limit (http.max_connections)"
             gate.refuse(text, self._timing.linger_s)
         elif self._api is not None:

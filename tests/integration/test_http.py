@@ -986,6 +986,12 @@ def request(door: Door, path: str, headers: str, body: bytes = b"", method: str 
     ).encode() + body
 
 
+def known(door: Door) -> bytes:
+    """A request whose answer leaves its connection open, and known as the owner's."""
+    head = request(door, "/api/status", "", method="GET")
+    return head.replace(b"Connection: close\r\n", b"")
+
+
 JSON = "Content-Type: application/json\r\n"
 
 _VALUE = st.recursive(
@@ -1007,6 +1013,18 @@ async def test_a_body_over_the_limit_is_refused_before_it_is_read(tmp_path: Any)
         assert status == 413
         assert headers["content-type"] == "application/problem+json"
         assert "http.max_body" in json.loads(body)["detail"]
+
+
+async def test_a_body_of_too_many_values_is_refused_before_it_is_decoded(door: Door) -> None:
+    """Contract, section 6: 413; 16 MiB of brackets would become 400 MiB of objects."""
+    body = b'{"arguments": {"x": [' + b"[]," * 300_000 + b"0]}}"
+    headers = {"Content-Type": "application/json"}
+    async with (
+        door.client() as http,
+        http.post("/api/tools/hello/call", data=body, headers=headers) as response,
+    ):
+        assert response.status == 413
+        assert "more than 200,000 values" in (await problem(response))["detail"]
 
 
 async def test_a_body_without_length_is_cut_at_the_limit(tmp_path: Any) -> None:
@@ -1147,7 +1165,7 @@ async def test_connections_over_the_limit_are_told_to_come_back(tmp_path: Any) -
     async with opened(tmp_path, Timing(linger_s=60), max_connections=2) as door:
         held = [await asyncio.open_connection("127.0.0.1", door.port) for _ in range(2)]
         for reader, writer in held:
-            writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            writer.write(known(door))
             assert (await reader.readuntil(b"}")).startswith(b"HTTP/1.1 200")
         status, headers, body = parsed(await door.raw(b"GET /healthz HTTP/1.1\r\n"))
         assert status == 503
@@ -1167,10 +1185,25 @@ async def test_connections_over_the_limit_are_told_to_come_back(tmp_path: Any) -
             assert response.status == 200
 
 
+async def test_who_has_no_token_cannot_hold_the_door(tmp_path: Any) -> None:
+    """The oldest connection without a name gives way; the owner is served."""
+    async with opened(tmp_path, max_connections=2) as door:
+        async with door.client() as http, http.get("/healthz") as response:
+            assert response.status == 200
+        silent = [await asyncio.open_connection("127.0.0.1", door.port) for _ in range(6)]
+        async with door.client() as http, http.get("/api/tools") as response:
+            assert response.status == 200
+        for reader, writer in silent:
+            writer.close()
+            await asyncio.gather(reader.read(), return_exceptions=True)
+
+
 async def test_a_refused_client_that_stays_is_cut(tmp_path: Any) -> None:
     """It may not hold what it was refused."""
     async with opened(tmp_path, Timing(linger_s=0.05), max_connections=1) as door:
-        _, held = await asyncio.open_connection("127.0.0.1", door.port)
+        answer, held = await asyncio.open_connection("127.0.0.1", door.port)
+        held.write(known(door))
+        assert (await answer.readuntil(b"}")).startswith(b"HTTP/1.1 200")
         async with asyncio.timeout(BOUND_S):
             reader, writer = await asyncio.open_connection("127.0.0.1", door.port)
             await reader.read()

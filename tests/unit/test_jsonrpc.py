@@ -221,3 +221,35 @@ def test_lines_can_be_taken_later():
     assert (lines.waiting, lines.unfinished) == (False, 1)
     assert list(lines.end()) == [b"e"]
     assert lines.unfinished == 0
+
+
+# Crowded texts ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"[" + b"[]," * jsonrpc.VALUES_MAX + b"0]",
+        b"[" + b"0," * (jsonrpc.VALUES_MAX + 1) + b"0]",
+        b'{"a":' * (jsonrpc.VALUES_MAX + 1),
+        b'["a,b"' + b',"\\""' * jsonrpc.VALUES_MAX + b",0]",
+    ],
+)
+def test_a_text_of_too_many_values_is_seen_before_it_is_decoded(text):
+    """16 MiB of brackets are 400 MiB of objects."""
+    assert jsonrpc.crowded(text)
+    assert jsonrpc.crowded(memoryview(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"[" + b"0," * 90_000 + b"0]",
+        b'{"csv":"' + b"1,2,[3]\\n" * 100_000 + b'"}',
+        b'{"csv":"' + b'say \\"a,b,c\\" \\\\' * 100_000 + b'","x":1}',
+    ],
+)
+def test_a_large_text_is_not_crowded_by_what_its_strings_hold(text):
+    """A file's content is one value."""
+    assert len(text) > jsonrpc.VALUES_MAX or text.count(b",") < jsonrpc.VALUES_MAX
+    assert not jsonrpc.crowded(text)

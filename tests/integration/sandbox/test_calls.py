@@ -168,6 +168,21 @@ async def test_a_malformed_request_is_answered_and_harms_nothing(
     assert answer in text(outcome)
 
 
+async def test_a_call_of_too_many_values_is_refused_before_it_is_decoded(workshop) -> None:
+    """16 MiB of brackets would take 400 MiB of the daemon, outside the tool's limits."""
+    source = """
+import os
+def execute(c, p):
+    fd = int(os.environ['EDGED_CALLS_FD'])
+    line = b'{"id": 1, "name": "x", "arguments": {"a": [' + b'[],' * 300000 + b'0]}}\\n'
+    while line: line = line[os.write(fd, line):]
+    return os.read(fd, 9999).decode()
+"""
+    job = workshop.job("python", source, calls=True)
+    outcome = await workshop.pool.call(job, "1", {}, calls_handler=Daemon())
+    assert "more than 200,000 values" in text(outcome)
+
+
 async def test_a_tool_that_reads_no_answers_is_not_read_on() -> None:
     """Answers that nobody reads would fill the daemon's memory."""
     loop = asyncio.get_running_loop()

@@ -239,6 +239,48 @@ async def test_a_flood_of_updates_ends_the_call_too(workshop) -> None:
     assert outcome.reason == "output"
 
 
+async def test_of_too_many_updates_the_last_one_counts(workshop) -> None:
+    """An update replaces the one before it (contract, section 7); each costs its readers time."""
+    seen: list[str] = []
+    source = """
+import time
+def execute(c, p, s, u):
+    for number in range(1000):
+        u(str(number))
+    until = time.monotonic() + 20
+    while not __import__("os").path.exists("stop") and time.monotonic() < until:
+        pass
+"""
+    job = workshop.job("python", source)
+
+    def on_update(content) -> None:
+        seen.append(content[0]["text"])
+        if seen[-1] == "999":
+            open(os.path.join(workshop.data, "stop"), "w").close()
+
+    await workshop.pool.call(job, "1", {}, on_update)
+    assert seen[:100] == [str(number) for number in range(100)]
+    assert seen[-1] == "999"
+    assert len(seen) < 300
+
+
+@pytest.mark.parametrize(
+    ("language", "code"),
+    [
+        ("python", "def execute(c, p): return {'content': [], 'structured': [[]] * 300000}"),
+        ("bash", "echo '{\"content\": [], \"x\": ['; yes '[],' | head -300000; echo '0]}'"),
+    ],
+)
+async def test_a_result_of_too_many_values_is_not_decoded(workshop, language, code) -> None:
+    """16 MiB of brackets would take 400 MiB of the daemon, outside the tool's limits."""
+    outcome = await workshop.call(language, code)
+    if language == "bash":
+        assert text(outcome).startswith('{"content"')  # text that begins with a brace
+    else:
+        assert "more than 200,000 values" in text(outcome)
+        assert outcome.result["isError"]
+
+
 FORGE = """
 import os
 def send(kind, data, more=b'.'):
@@ -248,6 +290,18 @@ def send(kind, data, more=b'.'):
         last = more if at + 4000 >= len(data) else b'+'
         os.write(1, b'\\x1e' + nonce + kind + last + b'%04x' % len(part) + part)
 """
+
+
+async def test_parts_of_messages_that_are_never_whole_count_as_output(workshop) -> None:
+    """Frames that are thrown away cost the daemon as much to read."""
+    source = """
+import os
+def execute(c, p):
+    nonce = open('/proc/self/cmdline').read().split(chr(0))[-2].encode()
+    while True: os.write(1, (b'\\x1e' + nonce + b'u+0000') * 1000)
+"""
+    outcome = await workshop.call("python", source)
+    assert outcome.reason == "output"
 
 
 @pytest.mark.parametrize("kinds", ["u", "utr", "xyz"])
