@@ -287,6 +287,8 @@ class Runner:
                     on_update,
                     calls_handler=handler,
                     depth=ctx.caller.depth,
+                    user=ctx.caller.user,
+                    owner=ctx.caller.role == "owner",
                 )
         except TimeoutError:
             if not deadline.expired():

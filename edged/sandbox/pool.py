@@ -26,6 +26,7 @@ from edged.sandbox.account import Account
 from edged.sandbox.bwrap import Layout
 from edged.sandbox.calls import CallsHandler
 from edged.sandbox.disk import DiskWatch
+from edged.sandbox.gate import Gate
 from edged.sandbox.limits import Backend
 from edged.sandbox.outcome import Outcome
 from edged.sandbox.profile import MIB
@@ -155,8 +156,7 @@ class Pool:
         self._available = available
         self._uses: dict[Hashable, _Use] = {}
         self._serving: set[Instance] = set()
-        self._gates: dict[int, asyncio.Semaphore] = {}
-        self._waiting = 0
+        self._gates: dict[int, Gate] = {}
         self._warm_calls = 0
         self._cold_calls = 0
         self._closing = False
@@ -192,6 +192,8 @@ class Pool:
         *,
         calls_handler: CallsHandler | None = None,
         depth: int = 0,
+        user: str = "",
+        owner: bool = True,
     ) -> Outcome:
         """Run one call to its end; its process tree is dead when this returns.
 
@@ -206,18 +208,24 @@ class Pool:
             calls_handler: makes the calls of a job with `calls`.
             depth: 0, or one more than that of the call whose tool makes this one;
                 each depth has its own places, so that none waits for its caller.
+            user: who calls: places go round among users.
+            owner: whether all places may be theirs; an agent leaves some free.
 
         Raises:
             BusyError: too many calls wait already, or the pool is closing; or the tool
                 that makes it is one of too many that make calls.
         """
-        gate = self._gates.setdefault(depth, asyncio.Semaphore(self._parallel))
-        await self._enter(gate)
+        gate = self._gates.get(depth)
+        if gate is None:
+            gate = self._gates[depth] = Gate(self._parallel, self._queue_max)
+        # An agent's share is its own, also where root's user is the same `local`.
+        place = user if owner else f"agent {user}"
+        await gate.enter(place, owner=owner)
         if self._closing:
-            gate.release()
+            gate.leave(place)
             raise StoppingError
         if depth and len(self._serving) >= RUNNING_MAX * self._parallel:
-            gate.release()
+            gate.leave(place)
             raise BusyError(
                 f"{len(self._serving)} sandboxes run already, the most that may when tools"
                 " call tools: try again later"
@@ -236,7 +244,7 @@ class Pool:
             result = outcome.text_result(message, is_error=True)
             return Outcome(reason="sandbox-failed", result=result, message=message)
         finally:
-            gate.release()
+            gate.leave(place)
             if instance is not None:
                 self._serving.discard(instance)
                 self._tasks.create_task(instance.close())
@@ -263,7 +271,7 @@ class Pool:
         )
         return Stats(
             running=len(self._serving),
-            waiting=self._waiting,
+            waiting=self._waiting(),
             spares=spares,
             memory=sum(spare.memory for spare in spares),
             budget=self._budget(),
@@ -273,16 +281,8 @@ class Pool:
 
     # The call
 
-    async def _enter(self, gate: asyncio.Semaphore) -> None:
-        if gate.locked() and self._waiting >= self._queue_max:
-            raise BusyError(
-                f"{self._waiting} calls wait for a sandbox, the most that may: try again later"
-            )
-        self._waiting += 1
-        try:
-            await gate.acquire()
-        finally:
-            self._waiting -= 1
+    def _waiting(self) -> int:
+        return sum(gate.waiting for gate in self._gates.values())
 
     def _note(self, job: Job) -> _Use:
         """Count a use; the least used of too many keys is forgotten."""
@@ -323,8 +323,9 @@ class Pool:
         """Start the most wanted spare, unless calls need the machine."""
         self._refill = None
         starting = any(not instance.ready.done() for instance in self._serving)
-        if self._waiting or starting or self._loading():
-            if not self._waiting:
+        waiting = self._waiting()
+        if waiting or starting or self._loading():
+            if not waiting:
                 self._refill_later()
             return
         now = self._clock.monotonic()
