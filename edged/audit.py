@@ -30,6 +30,14 @@ SLICE = 512
 """Records that wait at most; then they are handed to the kernel, so that a burst
 neither fills the memory nor loses any."""
 
+WHOLE_BURST, WHOLE_RATE = 2_000, 5.0
+"""Records of one user that are kept one by one: so many at once, so many a second in the long
+run. Of more, those of one tool with one outcome become one record with their count, so that
+nobody's flood of calls drives everyone's records out of a bounded trail."""
+
+FOLD_S = 1.0
+"""Time that one such record stands for, at least."""
+
 ARGUMENTS_MAX = 1_024
 """Bytes of one record's arguments."""
 
@@ -42,6 +50,8 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         outcome: `ok`, `error` (the tool's), or a code of `edged.errors`.
         duration_ms: from acceptance to result.
         arguments: without sensitive inputs; cut at 1 KB.
+        count: calls that this record stands for; of more than one, the time is that of
+            the last, the duration their mean, the rest that of the first.
     """
 
     time: str
@@ -57,7 +67,11 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     source: str = ""
     detail: str = ""
     arguments: Any = None
+    count: int = 1
 
+
+_Fold = tuple[str, str, str, str, str]
+"""User, role, door, tool and outcome."""
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Record).decode
@@ -78,6 +92,10 @@ class Trail:
         self._listeners: dict[int, Callable[[Record], None]] = {}
         self._next = 0
         self._failing = False
+        self._whole: dict[str, tuple[float, float]] = {}
+        """Of each user: records that may still be kept whole, and when that was so."""
+        self._folded: dict[_Fold, Record] = {}
+        self._folded_since = clock.monotonic()
         self._unsynced: set[str] = set()
         self._loaded = False
         self.lost = 0
@@ -134,6 +152,7 @@ class Trail:
 
     def flush(self) -> None:
         """Bring what is waiting down to the disk; blocks for as long as the disk takes."""
+        self._folded_since = -FOLD_S
         self.write()
         self.sync()
 
@@ -144,6 +163,12 @@ class Trail:
         """
         while self._waiting:
             self._make()
+        now = self._clock.monotonic()
+        if self._folded and now - self._folded_since >= FOLD_S:
+            folded, self._folded = self._folded, {}
+            self._folded_since = now
+            for record in folded.values():
+                self._keep(_encode(record) + b"\n")
         lines, self._lines = self._lines, []
         if not lines:
             return
@@ -175,13 +200,40 @@ class Trail:
     def _make(self) -> None:
         """Make the oldest waiting record; one that cannot be written is left out alone."""
         try:
-            line = _encode(self._waiting.popleft()()) + b"\n"
+            record = self._waiting.popleft()()
+            line = _encode(record) + b"\n"
         except (ValueError, TypeError, RecursionError) as error:
             self.lost += 1
             log.error(f"audit trail: a record cannot be written: {error}")
             return
+        if self._is_whole(record.user):
+            self._keep(line)
+        else:
+            self._fold(record)
+
+    def _keep(self, line: bytes) -> None:
         self._recent.append(line)
         self._lines.append(line)
+
+    def _is_whole(self, user: str) -> bool:
+        """Whether one more record of a user is kept by itself (a token bucket)."""
+        now = self._clock.monotonic()
+        left, since = self._whole.get(user, (float(WHOLE_BURST), now))
+        left = min(float(WHOLE_BURST), left + (now - since) * WHOLE_RATE)
+        whole = left >= 1.0
+        self._whole[user] = (left - 1.0 if whole else left, now)
+        return whole
+
+    def _fold(self, record: Record) -> None:
+        key = (record.user, record.role, record.door, record.tool, record.outcome)
+        before = self._folded.get(key)
+        if before is not None:
+            count = before.count + 1
+            mean = before.duration_ms + (record.duration_ms - before.duration_ms) / count
+            record = msgspec.structs.replace(
+                before, time=record.time, duration_ms=round(mean, 3), count=count
+            )
+        self._folded[key] = record
 
     def _append(self, lines: list[bytes]) -> None:
         """Write lines, each segment's share at once, and drop the oldest segments.

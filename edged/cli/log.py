@@ -75,8 +75,14 @@ def _row(record: dict[str, Any]) -> tuple[str, ...]:
         record["outcome"],
         f"{record['duration_ms']:.1f}",
         f"{record['user']} {record['door']}",
-        record.get("detail", ""),
+        _detail(record),
     )
+
+
+def _detail(record: dict[str, Any]) -> str:
+    count = record.get("count", 1)
+    many = f"{count} calls" if count > 1 else ""
+    return ": ".join(filter(None, (many, record.get("detail", ""))))
 
 
 def _local(time: str) -> str:

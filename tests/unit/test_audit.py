@@ -10,7 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edged import audit
-from edged.audit import KEPT, SEGMENTS, SLICE, Record, Trail, bounded, read_segment, segments
+from edged.audit import (
+    FOLD_S,
+    KEPT,
+    SEGMENTS,
+    SLICE,
+    WHOLE_BURST,
+    WHOLE_RATE,
+    Record,
+    Trail,
+    bounded,
+    read_segment,
+    segments,
+)
 from edged.clock import iso
 from edged.testing.clock import FakeClock
 
@@ -175,7 +187,7 @@ def test_the_size_on_disk_is_bounded_over_many_batches(tmp_path):
 def test_one_batch_over_the_whole_bound_keeps_the_newest(tmp_path):
     trail = trail_at(tmp_path / "audit", 64 << 10)
     for batch in range(0, 5_000, 100):
-        add(trail, 100, batch)
+        add(trail, 100, batch, user=f"u{batch}@example.org")
     trail.flush()
     assert size_on_disk(tmp_path / "audit") <= 64 << 10
     kept = [r for path in segments(str(tmp_path / "audit")) for r in read_segment(path)]
@@ -286,7 +298,7 @@ def test_a_disk_that_fails_is_told_once_and_calls_go_on(tmp_path, capsys):
 FILLING = """
 import resource, signal, sys
 sys.path.insert(0, sys.argv[2])
-from edged.audit import Record, Trail
+from edged.audit import FOLD_S, SEGMENTS, WHOLE_BURST, WHOLE_RATE, Record, Trail, read_segment, segments
 from edged.clock import SystemClock
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
@@ -351,3 +363,60 @@ def test_a_segment_has_room_for_any_record():
     )
     longest = msgspec.structs.replace(longest, tool="ä" * 128)
     assert len(msgspec.json.encode(longest)) + 1 < audit.SEGMENT_MIN
+
+
+# Floods -----------------------------------------------------------------------------------
+
+
+def test_a_flood_of_one_user_leaves_the_records_of_others(tmp_path):
+    """A trail with a bound is no one user's to fill: what exceeds a rate is counted."""
+    trail = trail_at(tmp_path / "audit", 1 << 20)
+    add(trail, 1, user="bob@example.org")
+    add(trail, 50_000)
+    trail.flush()
+    kept = trail_at(tmp_path / "audit", 1 << 20).recent(1_000, None)
+    on_disk = [r for path in segments(str(tmp_path / "audit")) for r in read_segment(path)]
+    assert on_disk[0].user == "bob@example.org"
+    assert sum(r.count for r in on_disk) == 50_001
+    assert len(on_disk) == 2 + WHOLE_BURST
+    assert kept[-1].count == 50_000 - WHOLE_BURST
+    assert (kept[-1].call_id, kept[-1].time) == (f"c-{WHOLE_BURST}", record(49_999).time)
+
+
+def test_records_are_folded_by_tool_and_outcome_with_their_mean_time(tmp_path):
+    """What is folded still says who did what, how often and how it ended."""
+    trail = trail_at(tmp_path / "audit")
+    add(trail, WHOLE_BURST)
+    for outcome, duration in (("ok", 1.0), ("error", 5.0), ("ok", 2.0), ("ok", 3.0)):
+        one = msgspec.structs.replace(record(), outcome=outcome, duration_ms=duration)
+        trail.add(lambda one=one: one)
+    trail.flush()
+    rows = trail.recent(2, None)
+    assert [(r.outcome, r.count, r.duration_ms) for r in rows] == [
+        ("ok", 3, 2.0),
+        ("error", 1, 5.0),
+    ]
+
+
+def test_whoever_calls_at_a_modest_rate_has_each_call_recorded(tmp_path):
+    """A token bucket: it fills again."""
+    clock = FakeClock()
+    trail = Trail(str(tmp_path / "audit"), clock, ROOM)
+    for _ in range(WHOLE_BURST + 100):
+        clock.advance(1 / WHOLE_RATE)
+        add(trail, 1)
+    trail.flush()
+    assert {r.count for r in trail.recent(1_000, None)} == {1}
+
+
+def test_what_is_folded_is_written_once_in_a_while_and_not_with_each_batch(tmp_path):
+    """Else a burst would be one record a slice."""
+    clock = FakeClock()
+    trail = Trail(str(tmp_path / "audit"), clock, ROOM)
+    add(trail, WHOLE_BURST + 10)
+    trail.write()
+    assert {r.count for r in trail.recent(1, None)} == {1}
+    clock.advance(FOLD_S)
+    add(trail, 1)
+    trail.write()
+    assert trail.recent(1, None)[0].count == 10
