@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import binascii
 import os
+import re
 import threading
 
 import msgspec
@@ -16,9 +17,13 @@ import msgspec
 from edged import log
 from edged.clock import Clock
 from edged.errors import NotFoundError, StoreError, TooLargeError
+from edged.identity import is_user
 from edged.store import failed, make_directory, unlink, write_atomic
 
 SCHEME = "media://"
+
+_OURS = re.compile(r"[0-9a-f]{32}(\.json)?(\.new)?")
+"""Names that this store gives; whatever else lies there is another's."""
 
 
 class Medium(msgspec.Struct, frozen=True):
@@ -149,7 +154,8 @@ class Media:
             names = os.listdir(self._data)
         except OSError:
             return []
-        return [n for n in names if os.path.isdir(self._directory(n))]
+        # The daemon's own directories are no users: a tool may have any name.
+        return [n for n in names if is_user(n) and os.path.isdir(self._directory(n))]
 
     def _of(self, user: str) -> dict[str, Medium]:
         index = self._index.get(user)
@@ -161,7 +167,7 @@ class Media:
         """The media of a user on disk; what a crash left half done is removed."""
         directory = self._directory(user)
         try:
-            names = set(os.listdir(directory))
+            names = {n for n in os.listdir(directory) if _OURS.fullmatch(n)}
         except OSError:
             return {}
         found: list[Medium] = []

@@ -217,6 +217,15 @@ class Registry:
             view = self._views[user] = self._merge(user)
         return view
 
+    def has(self, user: str, name: str) -> bool:
+        """Whether a name is known for good: no look for changes may give it to another tool.
+
+        Until a user's own directory was looked at, a global tool may be overridden there.
+        """
+        if name in self._core:
+            return True
+        return user in self._sets and "" in self._sets and name in self.view(user).tools
+
     def _merge(self, user: str) -> View:
         tools: dict[str, Tool] = {}
         rows: list[Tool] = []

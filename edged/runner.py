@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import stat
 from collections.abc import Callable, Coroutine, Hashable
 from typing import Any
@@ -18,7 +19,7 @@ from edged import log, results, runtimes
 from edged.config import Sandbox, ToolSettings, seconds, size
 from edged.dispatch import Dispatcher
 from edged.errors import CallTimeoutError, SandboxSetupError, StoreError
-from edged.identity import LOCAL_USER
+from edged.identity import LOCAL_USER, Caller, Role
 from edged.results import Result, Text
 from edged.sandbox import bwrap, limits, proc
 from edged.sandbox.account import Account, tool_account
@@ -31,7 +32,7 @@ from edged.services import Services
 from edged.settings import Loaded
 from edged.store import make_directory
 from edged.tool import Context, Permissions
-from edged.toolmd.discover import Entry, fingerprint
+from edged.toolmd.discover import Entry, fingerprint, foreign, read_inside
 from edged.toolmd.manifest import Manifest
 
 Spawn = Callable[[Coroutine[Any, Any, None]], object]
@@ -44,6 +45,10 @@ WRITABLE = ("home", "workspace", "files", "data")
 COPIES = "runtimes"
 """Below the data directory, for what the tools' account cannot reach where it lies."""
 
+SOURCE_MAX = 1 << 20
+"""Bytes of an entry file that is looked at for the cause of a failure."""
+
+_BLOCKS = "content is a list of {type: text, text: …} and {type: image, data: BASE64, mimeType: …}"
 _HOST = {"python": "host.py", "bash": "host.sh", "typescript": "host.mjs"}
 _PYTHON_OPTIONS = ("-s", "-u")
 NODE_RESERVE = 2 << 30
@@ -121,6 +126,9 @@ class Runner:
             if capability.remedy:
                 problem += f": {capability.remedy}"
             return Runs(permissions, level, code, problem)
+        problem = self._left_open(entry)
+        if problem:
+            return Runs(permissions, level, "invalid", problem)
         runtime = self._runtimes.get(found.language)
         if runtime is not None and not runtime.argv:
             problem = f"no {found.language} here: {runtimes.REMEDIES[found.language]}"
@@ -147,6 +155,19 @@ class Runner:
             value("timeout", found.timeout_s, seconds(defaults.timeout)),
             value("memory", found.memory_max, size(defaults.memory)),
         )
+
+    def _left_open(self, entry: Entry) -> str:
+        """Why a tool of `local` is not run where `users:` maps people; empty where it is.
+
+        While nobody was mapped, everyone in the group could put tools there.
+        """
+        shared = os.path.join(self._data, LOCAL_USER, "tools", "")
+        if not self._loaded.config.users or not entry.directory.startswith(shared):
+            return ""
+        path = self._foreign(entry, LOCAL_USER)
+        if not path:
+            return ""
+        return f"`users:` maps people, and {_others_can_change(path, entry)}"
 
     def _want(self, language: str) -> None:
         """Find out about a runtime; Node is asked from a thread."""
@@ -275,7 +296,7 @@ class Runner:
 
         handler = None
         if runs.permissions.calls:
-            handler = self._calls(runs.permissions.calls, ctx)
+            handler = self._calls(runs.permissions.calls, ctx, self._role(entry, ctx.caller))
         shorter = ctx.timeout_s if ctx.timeout_s < runs.permissions.timeout_s else None
         deadline = asyncio.timeout(shorter)
         try:
@@ -298,6 +319,7 @@ class Runner:
         self._log_output(entry, outcome, ctx.masked)
         result = self._result(outcome)
         if result.is_error:
+            _hint_source(entry, result)
             self._hint_env(entry, runs.permissions, ctx.caller.user, result)
         return result
 
@@ -313,6 +335,8 @@ class Runner:
                 line = f"set tools: {{{name}: {{env: {{{variable}: …}}}}}} in edged.yaml"
                 if not trusted:
                     line = "the owner's variables go to global tools and to the owner's own"
+                    if path := self._foreign(entry, user):
+                        line += f", and {_others_can_change(path, entry)}"
                 result.content.append(Text(f"{variable} has no value: {line}"))
 
     def _log_output(self, entry: Entry, outcome: Outcome, masked: tuple[str, ...]) -> None:
@@ -328,7 +352,7 @@ class Runner:
         try:
             content = results.blocks(value.get("content"))
         except ValueError as error:
-            return results.failure(f"the tool's result is not one: {error}")
+            return results.failure(f"the tool's result is not one: {error}: {_BLOCKS}")
         result = Result(content, is_error=bool(value.get("isError")))
         result.structured = value.get("structuredContent", value.get("structured"))
         if isinstance(value.get("for_user"), str):
@@ -337,13 +361,25 @@ class Runner:
             result.sandbox = "none"
         return result
 
-    def _calls(self, names: tuple[str, ...], ctx: Context) -> Callable[[str, dict[str, Any]], Any]:
+    def _role(self, entry: Entry, caller: Caller) -> Role:
+        """As whom a tool calls others: as its caller, but where an agent may have made it."""
+        if caller.role == "owner" and self._foreign(entry, caller.user):
+            return "agent"
+        return caller.role
+
+    def _calls(
+        self, names: tuple[str, ...], ctx: Context, role: Role
+    ) -> Callable[[str, dict[str, Any]], Any]:
         """What a tool reaches from inside: its caller's rights, and never more."""
         allowed = frozenset(names)
 
         async def call(name: str, params: dict[str, Any]) -> dict[str, Any]:
             caller = msgspec.structs.replace(
-                ctx.caller, allowed=allowed, depth=ctx.caller.depth + 1, door="internal"
+                ctx.caller,
+                allowed=allowed,
+                depth=ctx.caller.depth + 1,
+                door="internal",
+                role=role,
             )
             session = ctx.session
             raw = msgspec.json.encode(params)
@@ -356,18 +392,22 @@ class Runner:
     async def _job(self, entry: Entry, permissions: Permissions, ctx: Context) -> Job:
         """What the pool runs; made anew when any file of the tool changed.
 
-        So too when one of the user's directories was replaced: a spare has the old one.
+        So too when one of the user's directories was replaced: a spare has the old one. A
+        tool of too many files to look at is made anew for each call, and gets no spare.
         """
         user = ctx.caller.user
         slot = (user, entry.directory)
-        mark = f"{entry.digest} {fingerprint(entry.directory)} {self._places(user)}"
+        files = fingerprint(entry.directory)
+        mark = f"{entry.digest} {files} {self._places(user)}"
         before = self._jobs.get(slot)
-        if before is not None and before[0] == mark:
+        if before is not None and before[0] == mark and files:
             return before[1]
         if before is not None and self._pool is not None:
             old = before[1].key
             self._pool.drop(lambda key: key == old)
         job = await self._new_job(entry, permissions, user, (*slot, mark))
+        if not files:
+            job = msgspec.structs.replace(job, warm=False)
         self._jobs[slot] = (mark, job)
         return job
 
@@ -382,8 +422,7 @@ class Runner:
         if not runtime.argv:
             remedy = runtimes.REMEDIES[found.language]
             raise SandboxSetupError(f"no {found.language} here: {remedy}")
-        base = "/officer/user/tools" if entry.origin == "user" else "/officer/tools"
-        inside = f"{base}/{os.path.basename(entry.directory)}/{entry.entry}"
+        inside = f"{_inside(entry)}/{entry.entry}"
         options = _PYTHON_OPTIONS if found.language == "python" else ()
         return Job(
             key=key,
@@ -444,13 +483,30 @@ class Runner:
     def _trusts(self, entry: Entry, user: str) -> bool:
         """Whether a tool may have what the configuration holds for its name.
 
-        A name is anyone's to take: a tool in the directory of a user who is an agent
-        gets none of the owner's variables and resources.
+        A name is anyone's to take: a tool in the directory of a user who is an agent, or
+        that an agent can change, gets none of the owner's variables and resources.
         """
-        if entry.origin == "global" or user == LOCAL_USER:
+        if entry.origin == "global":
             return True
-        mapped = self._loaded.config.users.values()
-        return any(not isinstance(e, str) and (e.user, e.role) == (user, "owner") for e in mapped)
+        owned = user == LOCAL_USER or bool(self._owners(user))
+        return owned and not self._foreign(entry, user)
+
+    def _owners(self, user: str) -> frozenset[int]:
+        """Uids that are mapped to a user as its owner."""
+        return frozenset(
+            int(uid)
+            for uid, mapped in self._loaded.config.users.items()
+            if not isinstance(mapped, str) and (mapped.user, mapped.role) == (user, "owner")
+        )
+
+    def _foreign(self, entry: Entry, user: str) -> str:
+        """What of a user's own tool others than root and the owner can change, if anything.
+
+        Where the daemon is not root, all of the data directory is its own account's.
+        """
+        if entry.origin == "global" or os.geteuid() != 0:
+            return ""
+        return foreign(entry.directory, self._owners(user) | {0})
 
     def _env(
         self, permissions: Permissions, tool: str, *, trusted: bool
@@ -517,6 +573,9 @@ class Runner:
                     if os.geteuid() == 0 and not shared and found.st_mode & 0o022:
                         # Made while the board mapped nobody.
                         os.chmod(path, 0o755 if name == "tools" else 0o700)
+                    elif os.geteuid() == 0 and name == "tools" and found.st_mode & 0o022:
+                        # No one may put another's tool in the place of root's.
+                        os.chmod(path, stat.S_IMODE(found.st_mode) | stat.S_ISVTX)
                     if found.st_uid != 0 or name == "tools":
                         continue
                     # Root made it by hand: tools must be able to write there all the same.
@@ -525,7 +584,7 @@ class Runner:
                 if name == "tools":
                     owner = self._uid_of(user)
                     os.chown(path, owner, account.gid, follow_symlinks=False)
-                    os.chmod(path, 0o2775 if shared else 0o755)
+                    os.chmod(path, 0o3775 if shared else 0o755)
                 else:
                     os.chown(path, account.uid, account.gid, follow_symlinks=False)
                     os.chmod(path, 0o2770 if shared else 0o700)
@@ -582,6 +641,33 @@ class Runner:
 def _inodes(base: str) -> str:
     names = (*WRITABLE, "tools")
     return ",".join(str(os.lstat(os.path.join(base, name)).st_ino) for name in names)
+
+
+def _inside(entry: Entry) -> str:
+    """Where a tool's directory is in its sandbox."""
+    base = "/officer/user/tools" if entry.origin == "user" else "/officer/tools"
+    return f"{base}/{os.path.basename(entry.directory)}"
+
+
+def _hint_source(entry: Entry, result: Result) -> None:
+    """Say which file is to be mended, where a failure names one by its path inside."""
+    inside = _inside(entry)
+    if f"{inside}/" in results.joined(result.content):
+        result.content.append(Text(f"{inside} is {entry.directory}"))
+    if entry.entry == "index.sh":
+        source = read_inside(entry.directory, entry.entry, SOURCE_MAX)
+        if isinstance(source, bytes) and b"\r\n" in source:
+            path = shlex.quote(f"{entry.directory}/{entry.entry}")
+            result.content.append(Text(f"index.sh has CRLF line ends: sed -i 's/\\r$//' {path}"))
+
+
+def _others_can_change(path: str, entry: Entry) -> str:
+    """A fault with its remedy, where `foreign` found `path`."""
+    place, deep = shlex.quote(entry.directory), " -R"
+    if not path.startswith(entry.directory):
+        place, deep = shlex.quote(path), ""
+    remedy = f"chown{deep} root {place} && chmod{deep} go-w {place}"
+    return f"others than root can change {path}: look it over, then {remedy}"
 
 
 def _text(value: Any) -> str:

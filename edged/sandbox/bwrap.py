@@ -148,7 +148,7 @@ def _options(
         *(() if profile.network else ("--unshare-net",)),
         *_RULES,
         *(option for mount in mounts for option in mount.options),
-        *("--remount-ro", "/dev", "--remount-ro", "/"),
+        *("--remount-ro", "/proc/1", "--remount-ro", "/dev", "--remount-ro", "/"),
         *("--chdir", profile.cwd, "--clearenv"),
         *_setenv(env),
     ]
@@ -174,6 +174,9 @@ def _system(profile: Profile, layout: Layout) -> Iterator[_Mount]:
         for name in _ETC_NETWORK:
             yield _try("/etc/" + name)
     yield _Mount("/proc", ("--proc", "/proc"))
+    # The first process ends all others with the daemon. Its account is the tool's, which
+    # could write its memory, and so keep it from dying.
+    yield _Mount("/proc/1", ("--tmpfs", "/proc/1"))
     yield _Mount("/dev", ("--dev", "/dev"))
     yield _Mount("/dev/shm", ("--size", size, "--tmpfs", "/dev/shm"))  # noqa: S108 - inside
     for device in profile.devices:

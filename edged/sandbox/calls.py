@@ -3,7 +3,8 @@
 One JSON object a line: `{"id": 1, "name": "sensor", "arguments": {}}` is answered by
 `{"id": 1, "result": {}}` or `{"id": 1, "error": {"code": "", "message": ""}}`. With
 `"plain": true`, for shells, the answer is `ID ok|error LENGTH` on a line of its own
-and so many bytes of text. Loop thread only.
+and so many bytes of text. An id is a number, or printable ASCII without blanks. Loop
+thread only.
 
 A tool that writes calls and reads no answers is not read on, and waits.
 """
@@ -14,7 +15,7 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -38,8 +39,12 @@ _ANSWER_COST = 4096
 """Bytes that an answer under way takes, however short."""
 
 
+# Echoed as it is: with a line break, a plain answer would not end where it says.
+_Id = int | Annotated[str, msgspec.Meta(pattern=r"^[!-~]{1,64}\Z")]
+
+
 class _Request(msgspec.Struct):
-    id: int | str
+    id: _Id
     name: str
     arguments: dict[str, Any] = {}
     plain: bool = False

@@ -25,6 +25,7 @@ Reason = Literal[
     "cpu",
     "output",
     "disk",
+    "files",
     "crashed",
     "sandbox-failed",
 ]
@@ -186,6 +187,11 @@ def sentence(reason: Reason, limits: Limits, exit_code: int | None, number: int)
         case "disk":
             return (
                 f"stopped: it added more than {size(limits.disk_max)} to its directories,"
+                " the limit of one call"
+            )
+        case "files":
+            return (
+                f"stopped: it added more than {limits.files_max:,} files to its directories,"
                 " the limit of one call"
             )
         case "crashed":

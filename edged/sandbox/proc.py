@@ -1,7 +1,8 @@
 """What /proc says about the processes of a sandbox. Any thread.
 
 Processes come and go while it is read: what is gone counts as nothing.
-Source: proc_pid_stat(5), proc_pid_smaps(5), proc_pid_fd(5).
+Source: proc_pid_stat(5), proc_pid_smaps(5), proc_pid_fd(5), proc_pid_fdinfo(5),
+proc_pid_maps(5); net/unix/af_unix.c, unix_show_fdinfo.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ import contextlib
 import os
 import signal
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _BLOCK = 512
@@ -103,20 +105,88 @@ def pss(pids: Iterable[int]) -> int:
     return kib * 1024
 
 
-def unnamed_bytes(pids: Iterable[int], devices: set[int]) -> int:
-    """Bytes on disk of files that the processes hold open and that have no name any more.
+class Unnamed(NamedTuple):
+    """What is on disk without a name; `hidden` when there may be more, of any size."""
+
+    bytes: int
+    files: int
+    hidden: bool
+
+
+def unnamed(
+    pids: Iterable[int], devices: set[int], places: Sequence[str], ends: Sequence[int] = ()
+) -> Unnamed:
+    """Files and directories that processes hold and that have no name any more.
+
+    What is mapped and not open, and what is under way in a socket, is there to be seen,
+    but not its size.
 
     Args:
         pids: the processes.
         devices: of the file systems that count, as `st_dev`.
+        places: directories on these, as the processes see them.
+        ends: sockets of this process, the other ends of which are theirs.
     """
-    files = {
-        (status.st_dev, status.st_ino): status.st_blocks * _BLOCK
-        for pid in pids
-        for status in _open_files(pid)
-        if stat.S_ISREG(status.st_mode) and not status.st_nlink and status.st_dev in devices
-    }
-    return sum(files.values())
+    files: dict[tuple[int, int], int] = {}
+    mapped: set[int] = set()
+    hidden = any(_under_way(f"/proc/self/fdinfo/{end}") for end in ends)
+    for pid in pids:
+        # A thread may have descriptors of its own, and outlive the first one.
+        for task in _names(f"/proc/{pid}/task") or ():
+            mapped |= _mapped(f"/proc/{pid}/task/{task}/maps", places)
+            hidden |= _collect(f"/proc/{pid}/task/{task}", devices, files)
+    hidden |= not mapped <= {inode for _, inode in files}
+    return Unnamed(sum(files.values()), len(files), hidden)
+
+
+def _collect(task: str, devices: set[int], files: dict[tuple[int, int], int]) -> bool:
+    """Add what a task holds without a name to `files`; whether it may hide some."""
+    descriptors = _names(f"{task}/fd")
+    if descriptors is None:
+        return True  # it had itself kept from being looked at (prctl(2), PR_SET_DUMPABLE)
+    hidden = False
+    for name in (*(f"fd/{n}" for n in descriptors), "cwd", "exe"):
+        try:
+            status = os.stat(f"{task}/{name}")
+        except OSError:
+            continue
+        if stat.S_ISSOCK(status.st_mode):
+            hidden |= _under_way(f"{task}/fdinfo/{name[3:]}")
+        elif _is_stored(status.st_mode) and not status.st_nlink and status.st_dev in devices:
+            files[status.st_dev, status.st_ino] = status.st_blocks * _BLOCK
+    return hidden
+
+
+def _is_stored(mode: int) -> bool:
+    return stat.S_ISREG(mode) or stat.S_ISDIR(mode)
+
+
+def _under_way(fdinfo: str) -> bool:
+    """Whether descriptors wait in a socket to be received."""
+    return any(
+        line.startswith("scm_fds:") and int(line[8:]) > 0 for line in _read(fdinfo).splitlines()
+    )
+
+
+def _mapped(maps: str, places: Sequence[str]) -> set[int]:
+    """Inodes of mapped files that had a name below one of `places`."""
+    found = set()
+    for line in _read(maps).splitlines():
+        if line.endswith(" (deleted)"):
+            _, _, _, _, inode, path = line.split(maxsplit=5)
+            if any(path.startswith(f"{place}/") for place in places):
+                found.add(int(inode))
+    return found
+
+
+def _names(directory: str) -> list[str] | None:
+    """Names in a directory of /proc; None where it may not be looked at."""
+    try:
+        return os.listdir(directory)
+    except PermissionError:
+        return None
+    except OSError:
+        return []
 
 
 def _stat(pid: int) -> list[str]:
@@ -130,13 +200,3 @@ def _read(path: str) -> str:
             return file.read()
     except OSError:
         return ""
-
-
-def _open_files(pid: int) -> Iterator[os.stat_result]:
-    try:
-        names = os.listdir(f"/proc/{pid}/fd")
-    except OSError:
-        return
-    for name in names:
-        with contextlib.suppress(OSError):
-            yield os.stat(f"/proc/{pid}/fd/{name}")

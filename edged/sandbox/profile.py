@@ -45,6 +45,8 @@ class Limits(msgspec.Struct, frozen=True, gc=False):
     file_size_max: int = 256 * MIB
     disk_max: int = 512 * MIB
     """Growth of the writable directories during the call."""
+    files_max: int = 50_000
+    """Files and directories added there during the call."""
     output_max: int = 64 * MIB
     """Bytes of stdout and stderr before the call is ended."""
     nofile: int = 512

@@ -642,14 +642,17 @@ class Instance:
                 break
             if self.group.memory_exceeded():  # cgroup v1 takes one process, not the tree
                 self.end("memory")
-            elif await watch.exceeded():
-                self.end("disk")
+            elif exceeded := await watch.exceeded():
+                self.end(exceeded)
 
     def disk_watch(self) -> DiskWatch:
         """Watch what it adds to its directories from now on; not after `close`."""
-        now = self._machine.clock.now()
-        disk_max = self.job.profile.limits.disk_max
-        return DiskWatch(self._directories, disk_max, now, self.processes)
+        now, profile = self._machine.clock.now(), self.job.profile
+        written = [bind for bind in profile.binds if bind.write]
+        # As a tool sees them in a sandbox, and without one.
+        places = [path for bind in written for path in (bind.target, bind.source)]
+        ends = [] if self.calls is None else [self.calls.fileno()]
+        return DiskWatch(self._directories, profile.limits, now, self.processes, places, ends)
 
     async def _cancelled(self) -> None:
         """Tell the tool, and kill it after the grace; at once when cancelled again."""

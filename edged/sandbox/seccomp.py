@@ -83,6 +83,7 @@ _GENERIC = {
     "perf_event_open": 241,
     "personality": 92,
     "pivot_root": 41,
+    "prctl": 167,
     "process_vm_readv": 270,
     "process_vm_writev": 271,
     "ptrace": 117,
@@ -144,6 +145,7 @@ _X86_64 = {
     "perf_event_open": 298,
     "personality": 135,
     "pivot_root": 155,
+    "prctl": 157,
     "process_vm_readv": 310,
     "process_vm_writev": 311,
     "ptrace": 101,
@@ -204,6 +206,7 @@ _ARM = {
     "perf_event_open": 364,
     "personality": 136,
     "pivot_root": 218,
+    "prctl": 172,
     "process_vm_readv": 376,
     "process_vm_writev": 377,
     "ptrace": 26,
@@ -273,7 +276,7 @@ which say whether it counts. The mode of openat2 lies in memory, where no filter
 _BUFFERS = frozenset({"fcntl", "fcntl64", "setsockopt"})
 """Looked at where only a watch holds the memory."""
 
-_BY_ARGUMENT = frozenset({"clone", "ioctl", "personality", "socket", *_MODES, *_BUFFERS})
+_BY_ARGUMENT = frozenset({"clone", "ioctl", "personality", "prctl", "socket", *_MODES, *_BUFFERS})
 
 # include/uapi/linux/stat.h: S_ISUID, S_ISGID; asm-generic/fcntl.h: O_CREAT, __O_TMPFILE.
 # A file of the tools' account with these would lend it to whoever starts it.
@@ -293,6 +296,9 @@ _NEW_NAMESPACE = 0x7E020000
 
 # include/uapi/linux/personality.h: PER_LINUX, PER_LINUX32, and the query.
 _PERSONALITIES = (0x0, 0x8, 0xFFFFFFFF)
+
+# include/uapi/linux/prctl.h and asm-generic/signal.h. bubblewrap has set SIGKILL before.
+_SET_PDEATHSIG, _SIGKILL = 1, 9
 
 # include/linux/socket.h
 _UNIX, _INET, _INET6, _NETLINK = 1, 2, 10, 16
@@ -398,6 +404,7 @@ def _block(machine: str, families: tuple[int, ...], *, memfd: bool, set_gid: boo
     block += _when(_EQUAL, numbers["ioctl"], _deny(_ARG1, (_TIOCSTI, _TIOCLINUX)))
     block += _when(_EQUAL, numbers["clone"], _deny_bits(_ARG0, _NEW_NAMESPACE))
     block += _when(_EQUAL, numbers["personality"], _only(_ARG0, _PERSONALITIES, errno.EPERM))
+    block += _when(_EQUAL, numbers["prctl"], _keep_death_signal())
     block += _when(_EQUAL, numbers["socket"], _only(_ARG0, families, errno.EAFNOSUPPORT))
     for name in sorted(numbers.keys() & _MODES.keys()):
         bits = _SET_UID if set_gid and "chmod" in name else _SET_UID | _SET_GID
@@ -429,6 +436,12 @@ def _deny(argument: int, values: tuple[int, ...]) -> list[_Op]:
 def _deny_bits(argument: int, bits: int) -> list[_Op]:
     refused = _when(_ANY_BIT, bits, [_refuse(errno.EPERM)])
     return [_Op(_LOAD, 0, 0, argument), *refused, _Op(_RETURN, 0, 0, _ALLOW)]
+
+
+def _keep_death_signal() -> list[_Op]:
+    """Refuse any death signal but that which a process of a sandbox has."""
+    kept = _when(_EQUAL, _SET_PDEATHSIG, _only(_ARG1, (_SIGKILL,), errno.EPERM))
+    return [_Op(_LOAD, 0, 0, _ARG0), *kept, _Op(_RETURN, 0, 0, _ALLOW)]
 
 
 def _no_mode(bits: int, mode: int, flags: int | None) -> list[_Op]:

@@ -8,7 +8,6 @@ Blocking calls; `scan_iter` lets an event loop slice them. Clocks are handed in.
 
 from __future__ import annotations
 
-import errno
 import os
 import stat
 from collections.abc import Iterator
@@ -20,6 +19,7 @@ import edged
 from edged.errors import ConfigError, StoreError
 from edged.toolmd.frontmatter import FILE_MAX
 from edged.toolmd.manifest import Manifest, parse
+from edged.yamlio import UNKNOWN_KEY
 
 Origin = Literal["global", "user"]
 Key = tuple[int, ...]
@@ -173,7 +173,10 @@ def scan_iter(root: str, origin: Origin, cache: Cache, now: float) -> Iterator[E
     except FileNotFoundError:
         names, links = [], set()
     except OSError as error:
-        yield _refused(root, origin, f"cannot be read: {error.strerror}", "check its permissions")
+        reason = f"cannot be read: {error.strerror}, so that none of its tools is there"
+        refused = _refused(root, origin, reason, "check its permissions")
+        # Not a tool's name: it is about all of them.
+        yield msgspec.structs.replace(refused, name=refused.directory)
         return
     old, fresh = cache.records(root), {}
     for name in names[:DIRECTORIES_MAX]:
@@ -288,7 +291,10 @@ def _read(path: str, old: _Record | None, now: float) -> _Record:
             manifest, problem = _parsed(path, data)
     if manifest is not None:
         found = entry_file(path, manifest.language)
-        entry, problem = ("", found) if isinstance(found, Problem) else (found, None)
+        if isinstance(found, Problem):
+            problem = _with_odd_keys(found, manifest, path)
+        else:
+            entry, problem = found, None
     keys = (before, tool_key, _key(f"{path}/{entry}") if entry else ())
     changed = max((time for key in keys for time in key[1:3]), default=0)
     # A problem of the file system may go away without a trace in these keys.
@@ -305,10 +311,25 @@ def _parsed(path: str, data: bytes) -> tuple[Manifest | None, Problem | None]:
     except ConfigError as error:
         faults = error.faults or (error,)
         texts = [f"{fault.key}: {fault.reason}" if fault.key else fault.reason for fault in faults]
-        if len(faults) > 1:
-            texts = [f"line {f.line}: {text}" for f, text in zip(faults, texts, strict=True)]
-        remedy = f"mend it, then run `edged check-tool {path}`"
-        return None, Problem(file, faults[0].line, "; ".join(texts), remedy)
+        # The line of the first one is the problem's own.
+        rest = zip(faults[1:], texts[1:], strict=True)
+        told = [texts[0], *(f"line {fault.line}: {text}" for fault, text in rest)]
+        remedy = f"mend it, then {_check_it(path)}"
+        return None, Problem(file, faults[0].line, "; ".join(told), remedy)
+
+
+def _with_odd_keys(problem: Problem, manifest: Manifest, path: str) -> Problem:
+    """The lack of an entry file, with the unknown keys: one may be `language`, misspelt."""
+    odd = [warning for warning in manifest.warnings if UNKNOWN_KEY in warning]
+    if not odd:
+        return problem
+    reason = "; ".join((*odd, problem.reason))
+    remedy = f"{problem.remedy}, then {_check_it(path)}"
+    return msgspec.structs.replace(problem, reason=reason, remedy=remedy)
+
+
+def _check_it(path: str) -> str:
+    return f"run `edged check-tool {path}`"
 
 
 def _hash(data: bytes) -> str:
@@ -368,53 +389,80 @@ def read_inside(directory: str, name: str, limit: int) -> bytes | Problem:
 
 
 def _open_inside(directory: str, name: str) -> int | Problem:
+    """Open a regular file for reading once it is known that it lies inside."""
     path = f"{directory}/{name}"
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     parent, own = os.path.split(directory)
     home = os.path.join(os.path.realpath(parent), own, "")
+    fd = -1
     try:
-        fd = _open_or_follow(path, flags)
+        # By `O_PATH` nothing happens to what a link names, be it a device or another's pipe.
+        fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        inside = os.readlink(f"/proc/self/fd/{fd}").startswith(home)
+        if inside and stat.S_ISREG(os.fstat(fd).st_mode):
+            return os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         return Problem(path, 0, f"no {name}", f"add {name}")
     except OSError as error:
         return Problem(path, 0, f"cannot be read: {error.strerror}", "check its permissions")
-    try:
-        regular = stat.S_ISREG(os.fstat(fd).st_mode)
-        inside = os.readlink(f"/proc/self/fd/{fd}").startswith(home)
-    except OSError as error:
-        regular, inside = False, False
-        reason = f"cannot be checked: {error.strerror}"
-    else:
-        reason = "is not a regular file" if inside else "a link leads out of the tool's directory"
-    if regular and inside:
-        return fd
-    os.close(fd)
+    finally:
+        if fd >= 0:
+            os.close(fd)
+    reason = "is not a regular file" if inside else "a link leads out of the tool's directory"
     return Problem(path, 0, reason, "put the file itself there")
 
 
-def _open_or_follow(path: str, flags: int) -> int:
+def foreign(directory: str, keepers: frozenset[int]) -> str:
+    """A path by which others than its keepers can change a tool; empty when there is none.
+
+    Looks at all files of the tool up to the first fault, and at the directory above, in which
+    another tool could take its place unless that directory is sticky. Links are not followed.
+
+    Args:
+        directory: of the tool, absolute.
+        keepers: uids whose files these may be.
+    """
+    above = os.path.dirname(directory)
+    waiting = [directory]
     try:
-        return os.open(path, flags)
-    except OSError as error:
-        if error.errno != errno.ELOOP:
-            raise
-    return os.open(os.path.realpath(path), flags)
+        info = os.stat(above)
+        sticky = info.st_uid in keepers and info.st_mode & stat.S_ISVTX
+        if not sticky and not _is_kept(info, keepers):
+            return above
+        if not _is_kept(os.lstat(directory), keepers):
+            return directory
+        while waiting:
+            with os.scandir(waiting.pop()) as items:
+                for item in items:
+                    if not _is_kept(item.stat(follow_symlinks=False), keepers):
+                        return item.path
+                    if item.is_dir(follow_symlinks=False):
+                        waiting.append(item.path)
+    except OSError:
+        return directory  # it changes at this moment
+    return ""
+
+
+def _is_kept(info: os.stat_result, keepers: frozenset[int]) -> bool:
+    """Whether none but keepers can change a file or a directory; links cannot be changed."""
+    writable = info.st_mode & 0o022 and not stat.S_ISLNK(info.st_mode)
+    return info.st_uid in keepers and not writable
 
 
 def fingerprint(directory: str) -> str:
     """A hash of names, sizes and change times of all files of a tool, helper files included.
 
     Costs one `stat` a file, and is meant for one tool at a time: before a prepared sandbox is
-    used. Links are not followed. At most 1,000 files are looked at.
+    used. Links are not followed. Empty where there are more than 1,000 files: no prepared
+    sandbox is known to be of now.
     """
     found: list[tuple[Any, ...]] = []
     waiting = [directory]
-    while waiting and len(found) < FILES_MAX:
+    while waiting:
         try:
             with os.scandir(waiting.pop()) as items:
                 for item in items:
-                    if len(found) >= FILES_MAX:
-                        break
+                    if len(found) == FILES_MAX:
+                        return ""
                     info = item.stat(follow_symlinks=False)
                     found.append((item.path, info.st_size, info.st_mtime_ns, info.st_ctime_ns))
                     if item.is_dir(follow_symlinks=False):

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from edged import runtimes
+from edged.toolmd.discover import FILES_MAX
 
 ROOT = Path(__file__).parents[2]
 SPECIFICATION = (ROOT / "tests" / "data" / "toolmd-platform.md").read_text()
@@ -325,6 +326,31 @@ def test_directory_that_root_made_by_hand_can_be_written(serving):
 
     with serving(prepared) as daemon:
         assert not daemon.call("looks_around", write="/officer/data/a").is_error
+
+
+def test_tool_of_more_files_than_are_looked_at_runs_as_it_is_now(serving, until):
+    """A change beyond the bound shows nowhere: a spare would have the code from before it."""
+    late = "pad/deep/late.py"
+    source = (
+        "import os, sys\nsys.path.insert(0, os.path.dirname(__file__) + '/pad/deep')\n"
+        "import late\ndef execute(c, p): return late.SAYS\n"
+    )
+    manifest = "---\nname: big\ndescription: Is big.\nversion: 1\nlanguage: python\n---\n"
+    files = {f"pad/{number}": "" for number in range(FILES_MAX)}
+    files |= {"TOOL.md": manifest, "index.py": source, late: "SAYS = 'one'"}
+
+    def tools(daemon):
+        daemon.lay("looks_around", LOOKS_AROUND)
+        daemon.lay("big", files)
+
+    with serving(tools) as daemon:
+        daemon.call("looks_around")
+        assert daemon.call("big").for_llm == "one"
+        # The spare of what was used last would have been started first.
+        until("a spare is ready", lambda: _spare(daemon, "looks_around"))
+        assert not _spare(daemon, "big")
+        (daemon.data / "local" / "tools" / "big" / late).write_text("SAYS = 'two'")
+        assert daemon.call("big").for_llm == "two"
 
 
 def test_typescript_runs_on_the_extras_node_where_the_system_has_none(daemon):

@@ -2,6 +2,7 @@
 
 import os
 import stat
+import subprocess
 
 import pytest
 
@@ -73,3 +74,106 @@ def test_one_user_of_a_board_shares_with_the_group(serving):
         daemon.call("soil")
         mode = stat.S_IMODE((daemon.data / "local" / "workspace").stat().st_mode)
         assert mode == (0o2770 if os.geteuid() == 0 else 0o700)
+
+
+# A board that was shared, and one that is
+
+
+AGENT_UID = 12002
+ROOT = os.geteuid() == 0
+"""Who may put tools of `local` beside root's; a plain user's data are that user's alone."""
+INNER = "---\nname: echo_me\ndescription: Calls.\nversion: 1\nlanguage: bash\ncalls: [echo]\n---\n"
+
+
+def given_away(daemon, name, files):
+    """A tool of `local` as a member of the group made it; only root can give files away."""
+    place = daemon.lay(name, files)
+    if ROOT:
+        for path in (place, *place.iterdir()):
+            os.chown(path, AGENT_UID, -1)
+    return place
+
+
+@pytest.fixture(scope="module")
+def shared(serving):
+    """A board that maps nobody, and holds secrets of its owner."""
+
+    def tools(daemon):
+        daemon.lay("roots", {"TOOL.md": MANIFEST.replace("soil", "roots"), "index.sh": SOURCE})
+        given_away(
+            daemon, "soil", {"TOOL.md": MANIFEST, "index.sh": SOURCE + "echo SOIL_KEY?; false"}
+        )
+        given_away(daemon, "echo_me", {"TOOL.md": INNER, "index.sh": "edged-call echo text=x"})
+        (daemon.data / "local" / "tools").chmod(0o2775)
+
+    config = CONFIG.replace("users:", "#users:").replace(
+        "tools: {soil:",
+        "tools: {echo: {enabled: true}, roots: {env: {SOIL_KEY: a-soil-secret}}, soil:",
+    )
+    with serving(tools, config) as running:
+        yield running
+
+
+def test_owners_secrets_go_to_no_tool_that_an_agent_can_change(shared):
+    """Nor where all share the user `local`: its owner made `roots`, someone else `soil`."""
+    assert shared.call("roots").for_llm == SHOWN
+    taken = shared.call("soil").for_llm
+    if ROOT:
+        place = shared.data / "local" / "tools" / "soil"
+        assert "secret" not in taken
+        remedy = f"others than root can change {place}: look it over, then chown -R root {place}"
+        assert remedy in taken
+    else:
+        assert taken.startswith(SHOWN)
+
+
+def test_no_tool_takes_the_place_of_roots(shared):
+    """Its files would be another's when they are loaded, and root's when they were looked at."""
+    tools = shared.data / "local" / "tools"
+    shared.call("roots")
+    if ROOT:
+        done = subprocess.run(
+            ["mkdir mine && mv -T roots gone"],
+            shell=True,
+            cwd=tools,
+            user=AGENT_UID,
+            group=tools.stat().st_gid,
+            extra_groups=[],
+            capture_output=True,
+            text=True,
+        )
+        assert "cannot move 'roots' to 'gone': Operation not permitted" in done.stderr
+        assert (tools / "mine").is_dir()
+
+
+def test_what_an_agent_made_calls_as_an_agent(shared):
+    """Who calls it may be root, whose rights it must not have for that."""
+    assert shared.call("echo_me").for_llm == "x"
+    records = shared.ask("edged/log", limit=2)["records"]
+    roles = {record["tool"]: record["role"] for record in records}
+    assert roles == {"echo_me": "owner", "echo": "agent" if ROOT else "owner"}
+
+
+def test_what_others_made_before_users_were_mapped_is_blocked(serving):
+    """Else the tool, its files still an agent's, would be given what root's calls have."""
+
+    def tools(daemon):
+        given_away(daemon, "soil", {"TOOL.md": MANIFEST, "index.sh": SOURCE})
+        daemon.lay("roots", {"TOOL.md": MANIFEST.replace("soil", "roots"), "index.sh": "echo x"})
+        (daemon.data / "local" / "tools").chmod(0o2775)
+
+    with serving(tools, CONFIG.replace("users:", "#users:")) as daemon:
+        config = daemon.config.read_text()
+        daemon.call("soil")
+        daemon.stop()
+        daemon.config.write_text(config.replace("#users:", "users:"))
+        daemon.start()
+        assert daemon.call("roots").for_llm.strip() == "x"
+        place = daemon.data / "local" / "tools" / "soil"
+        if ROOT:
+            refused = daemon.edged("call", "soil", "--socket", daemon.socket).stderr
+            assert f"`users:` maps people, and others than root can change {place}" in refused
+            remedy = f"chown -R root {place} && chmod -R go-w {place}"
+            assert remedy in refused
+            subprocess.run(remedy, shell=True, check=True)
+        assert daemon.call("soil").for_llm == SHOWN

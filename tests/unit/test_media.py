@@ -220,6 +220,31 @@ def test_what_a_crash_left_half_done_is_removed(media, tmp_path, clock):
     assert on_disk(tmp_path) == [key, f"{key}.json"]
 
 
+@pytest.mark.parametrize("place", ["tools", "cache", "local"])
+def test_what_is_not_the_stores_own_is_left_alone(media, tmp_path, clock, place):
+    """A tool named media lies in tools/media; a person may put a file anywhere.
+
+    Architecture, laws, state: a file that is not ours is never erased, nor expires.
+    """
+    directory = tmp_path / place / "media"
+    directory.mkdir(parents=True)
+    names = ["TOOL.md", "a" * 31, "a" * 33, "index.py", "notes", "notes.json", "x" * 32 + ".new"]
+    if place != "local":
+        names = sorted([*names, "a" * 32, "b" * 32 + ".json"])
+    for name in names:
+        (directory / name).write_bytes(b"another's")
+    with pytest.raises(NotFoundError):
+        media.get(ADA, "0" * 32, owner=True)
+    if place == "local":
+        media.put("local", b"x" * 100, "text/plain", "output")
+        clock.advance(61)
+        with pytest.raises(NotFoundError):
+            media.get("local", "notes")
+        uri = media.put("local", b"new", "text/plain", "output")
+        names += [key := uri.removeprefix(SCHEME), f"{key}.json"]
+    assert on_disk(tmp_path, place) == sorted(names)
+
+
 @pytest.mark.parametrize("data", [b"", b'{"id": 5}', b"\x00" * 100, b"[" * 100_000])
 def test_a_broken_description_does_not_lose_the_medium(media, tmp_path, clock, data, capsys):
     """Architecture, laws, state: a broken file is never erased."""

@@ -363,6 +363,17 @@ def test_a_tool_of_a_reserved_name_is_shown_and_never_called(registry, clock):
     assert registry.find("local", "upstream", session).source == "built-in"
 
 
+def test_a_global_name_is_known_only_once_the_users_own_tools_are(registry):
+    """Else a call right after the start would run the global tool in place of the user's."""
+    registry.register(make("gpio"))
+    registry.replace_set("", [make("hello")])
+    assert registry.has(ADA, "gpio")
+    assert not registry.has(ADA, "hello")
+    registry.replace_set(ADA, [])
+    assert registry.has(ADA, "hello")
+    assert not registry.has(ADA, "new")
+
+
 def test_the_last_of_a_name_in_one_directory_wins(registry):
     """Contract, section 10: the same name twice, the last in sorted order, the other shown."""
     registry.replace_set("", [make("t", source="/1"), make("t", source="/2")])

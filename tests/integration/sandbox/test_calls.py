@@ -157,6 +157,9 @@ async def test_big_calls_and_answers_pass(workshop) -> None:
         ('{"id": 1, "name": "x", "arguments": {"a": ' + "[" * 100_000, "protocol_remote"),
         ('{"id": 1}', "protocol_remote"),
         ('{"id": 1, "name": "sensor", "arguments": []}', "protocol_remote"),
+        (r'{"id": "1 ok 0\n2", "name": "sensor", "plain": true}', "protocol_remote"),
+        (r'{"id": "1\n", "name": "sensor", "plain": true}', "protocol_remote"),
+        ('{"id": "", "name": "sensor", "plain": true}', "protocol_remote"),
     ],
 )
 async def test_a_malformed_request_is_answered_and_harms_nothing(

@@ -387,23 +387,95 @@ FILLERS = {
     "one file": "open(D + 'big', 'wb').write(bytes(100 << 20))",
     "many files": "for n in range(300): open(D + str(n), 'wb').write(bytes(1 << 20))\n  signal.pause()",
     "a deep tree": "for n in range(140):\n    os.mkdir(D + 'd'); os.chdir(D + 'd'); D = ''\n  open('big', 'wb').write(bytes(50 << 20))\n  signal.pause()",
-    "files without a name": "keep = []\n  for n in range(9):\n    keep.append(open(D + 'x', 'wb')); os.unlink(D + 'x'); keep[-1].write(bytes(20 << 20)); keep[-1].flush()\n  signal.pause()",
     "files with old dates": "for n in range(9): open(D + str(n), 'wb').write(bytes(20 << 20)); os.utime(D + str(n), (0, 0))\n  signal.pause()",
 }
+HIDERS = {
+    "files without a name": "for n in range(9): keep.append(unnamed())\n  signal.pause()",
+    "files that are only mapped": "for n in range(9):\n    f = unnamed(); assert libc.mmap(None, 4096, 1, 1, f.fileno(), 0) != MAP_FAILED; f.close()\n  signal.pause()",
+    "files under way in a socket": "ends = socket.socketpair()\n  for n in range(9):\n    f = unnamed(); socket.send_fds(ends[0], [b'x'], [f.fileno()]); f.close()\n  signal.pause()",
+    "files under way to the daemon": "end = socket.socket(fileno=int(os.environ['EDGED_CALLS_FD']))\n  for n in range(16):\n    f = unnamed(); socket.send_fds(end, [LINE], [f.fileno()]); f.close()\n  signal.pause()",
+    "files of a second thread": "if not os.fork():\n    def hold():\n      for n in range(9): keep.append(unnamed())\n      signal.pause()\n    threading.Thread(target=hold).start(); libc.syscall(EXIT, 0)\n  signal.pause()",
+    "a running program": "for n in range(9):\n    f = unnamed(True); f.close(); keep.append(subprocess.Popen([f.name, '600'])); os.unlink(f.name)\n  signal.pause()",
+    "files of one that may not be looked at": "libc.prctl(4, 0)  # PR_SET_DUMPABLE\n  for n in range(9): keep.append(unnamed())\n  signal.pause()",
+}
+HIDE = """
+import ctypes, os, shutil, signal, socket, struct, subprocess, threading
+libc = ctypes.CDLL(None)
+libc.mmap.restype, libc.mmap.argtypes = ctypes.c_void_p, [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+MAP_FAILED = ctypes.c_void_p(-1).value
+EXIT = {'x86_64': 60}.get(os.uname().machine, 93) if struct.calcsize('P') == 8 else 1
+LINE = b'{"id": 1, "name": "x"}\\n'
+keep = []
+def unnamed(program=False):
+    path = f'/officer/data/x{len(os.listdir("/officer/data"))}'
+    if program: shutil.copy('/bin/sleep', path)
+    f = open(path, 'a+b')
+    f.write(bytes(20 << 20)); f.flush()
+    if not program: os.unlink(path)
+    return f
+"""
 
 
 @pytest.mark.parametrize("filler", FILLERS)
 async def test_a_disk_filler_is_stopped(workshop, filler: str) -> None:
     """Facts on sandboxes, 3: one file by RLIMIT_FSIZE, the sum by a watch."""
     source = f"import os, signal\ndef execute(c, p):\n  D = '/officer/data/'\n  {FILLERS[filler]}\n  return 'ESCAPED'"
+    disk_max = (400 if filler == "one file" else 40) * MIB
     outcome = await workshop.call(
-        "python", source, limits=Limits(wall_s=20, file_size_max=64 * MIB, disk_max=40 * MIB)
+        "python", source, limits=Limits(wall_s=20, file_size_max=64 * MIB, disk_max=disk_max)
     )
     assert outcome.result["isError"]
     if filler == "one file":
         assert "one file of this tool may have 64 MiB" in text(outcome)
     else:
         assert "stopped: it added more than 40 MiB to its directories" in text(outcome)
+
+
+@pytest.mark.parametrize("hider", HIDERS)
+async def test_a_disk_filler_that_hides_its_files_is_stopped(workshop, hider: str) -> None:
+    """What holds a file without a name is seen, if not how large the file is."""
+    job = workshop.job(
+        "python",
+        f"{HIDE}\ndef execute(c, p):\n  {HIDERS[hider]}\n  return 'ESCAPED'",
+        limits=Limits(wall_s=20, disk_max=100 * MIB),
+        calls=True,
+    )
+    never = asyncio.get_running_loop().create_future()
+
+    async def handler(_name, _arguments):
+        return await never  # so that further calls wait, unread
+
+    outcome = await workshop.pool.call(job, "1", {}, calls_handler=handler)
+    assert "stopped: it added more than 100 MiB to its directories" in text(outcome)
+
+
+MAKERS = {
+    "files": "open(D + str(n), 'w').close()",
+    "directories": "os.mkdir(D + str(n))",
+    "links": "os.symlink('x', D + str(n))",
+    "pipes": "os.mkfifo(D + str(n))",
+}
+
+
+@pytest.mark.parametrize("maker", MAKERS)
+async def test_a_flood_of_files_is_stopped(workshop, maker: str) -> None:
+    """Inodes run out before the space does, and stay taken after the call."""
+    source = f"import os, signal\ndef execute(c, p):\n  D = '/officer/data/'\n  for n in range(8000): {MAKERS[maker]}\n  signal.pause()"
+    outcome = await workshop.call("python", source, limits=Limits(wall_s=20, files_max=2000))
+    assert outcome.reason == "files"
+    assert "stopped: it added more than 2,000 files to its directories" in text(outcome)
+
+
+async def test_a_tool_is_not_blamed_for_the_files_of_others(workshop) -> None:
+    """The free inodes fall for all."""
+    source = "import signal\ndef execute(c, p, s, u):\n  u('there')\n  signal.sigtimedwait([signal.SIGUSR1], 1)\n  return 'fine'"
+    job = workshop.job("python", source, limits=Limits(wall_s=20, files_max=1000))
+
+    def fill(_) -> None:
+        for number in range(2000):
+            open(f"{workshop.folder}/{number}", "w").close()
+
+    assert text(await workshop.pool.call(job, "1", {}, fill)) == "fine"
 
 
 async def test_a_tool_is_not_blamed_for_what_others_write(workshop) -> None:

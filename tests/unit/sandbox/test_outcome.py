@@ -92,6 +92,10 @@ def test_a_shells_json_result_is_the_result() -> None:
             "stopped after 64 MiB of output: write large output to a file and return its path",
         ),
         ("disk", "stopped: it added more than 512 MiB to its directories, the limit of one call"),
+        (
+            "files",
+            "stopped: it added more than 50,000 files to its directories, the limit of one call",
+        ),
         ("crashed", "crashed with signal 11 (SIGSEGV)"),
         ("cancelled", "cancelled"),
         ("exit", "ended with exit status 3"),

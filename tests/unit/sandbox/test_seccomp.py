@@ -59,6 +59,7 @@ open_by_handle_at 304 265 371
 perf_event_open 298 241 364
 personality 135 92 136
 pivot_root 155 41 218
+prctl 157 167 172
 process_vm_readv 310 270 376
 process_vm_writev 311 271 377
 ptrace 101 117 26
@@ -112,7 +113,7 @@ MODES = {
     "mknodat": 2,
 }
 """The argument that holds the mode, of chmod(2), creat(2), mknod(2)."""
-BY_ARGUMENT = {"clone", "ioctl", "personality", "socket", "open", "openat", *MODES}
+BY_ARGUMENT = {"clone", "ioctl", "personality", "prctl", "socket", "open", "openat", *MODES}
 BUFFERS = {"fcntl", "fcntl64", "setsockopt"}
 UNSEEN = {"memfd_create", "memfd_secret", "msgget", "shmget"}
 ABSENT = {
@@ -228,6 +229,20 @@ def test_personality_may_be_asked_and_32_bit_but_not_weaken_layout(machine: str)
     for harmless in (0, 8, 0xFFFFFFFF):
         assert answer(machine, "personality", harmless) == ALLOW
     assert answer(machine, "personality", 0x0040000) == EPERM
+
+
+@pytest.mark.parametrize("high", [0, 1 << 32])
+def test_no_process_gives_up_its_death_signal(machine: str, high: int) -> None:
+    """linux/prctl.h: PR_SET_PDEATHSIG is 1; programs that ask for SIGKILL anew may."""
+    for number in (0, 15, 17):
+        assert answer(machine, "prctl", 1 | high, number) == EPERM
+    assert answer(machine, "prctl", 1 | high, 9) == ALLOW
+
+
+def test_other_settings_of_a_process_pass(machine: str) -> None:
+    """linux/prctl.h: PR_SET_NAME 15, PR_SET_NO_NEW_PRIVS 38, PR_SET_VMA 0x53564d41."""
+    for option in (2, 15, 36, 38, 0x53564D41):
+        assert answer(machine, "prctl", option, 0) == ALLOW
 
 
 @pytest.mark.parametrize("family", [2, 10, 16])

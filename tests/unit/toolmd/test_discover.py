@@ -1,7 +1,9 @@
 """Finding tool directories, remembering them, and who shadows whom."""
 
+import fcntl
 import os
 import pathlib
+import signal
 import sys
 
 import msgspec
@@ -9,8 +11,10 @@ import pytest
 
 from edged.errors import StoreError
 from edged.toolmd import discover
+from edged.toolmd.check import check
 from edged.toolmd.discover import (
     DIRECTORIES_MAX,
+    FILES_MAX,
     RACY_NS,
     Cache,
     Entry,
@@ -18,6 +22,7 @@ from edged.toolmd.discover import (
     entry_file,
     examine,
     fingerprint,
+    foreign,
     read_inside,
     scan,
     scan_iter,
@@ -74,7 +79,8 @@ def test_a_root_that_is_no_directory_says_so(tmp_path: Path) -> None:
     """Issue 2, part 3: listed with its reason, never an end of the scan."""
     (tmp_path / "tools").write_text("")
     (found,) = entries(tmp_path / "tools")
-    assert "cannot be read" in problem(found).reason
+    assert "cannot be read: Not a directory, so that none of its" in problem(found).reason
+    assert found.name == str(tmp_path / "tools")
 
 
 @pytest.mark.parametrize(
@@ -109,6 +115,25 @@ def test_a_missing_entry_file_is_a_fault_with_its_remedy(tmp_path: Path) -> None
     assert bare.remedy == "add index.py"
 
 
+def test_a_misspelt_key_is_told_where_the_entry_file_is_missed(tmp_path: Path) -> None:
+    """`langauge: python` is what is wrong, and not the file that is there."""
+    directory = tmp_path / "a"
+    directory.mkdir()
+    text = "---\nname: a\ndescription: x\nversion: 1\nlangauge: python\n---\n"
+    (directory / "TOOL.md").write_text(text)
+    (directory / "index.py").write_text("code")
+    found = problem(entries(tmp_path)[0])
+    assert found.reason == (
+        "line 5: langauge: unknown key; did you mean 'language'? (ignored); "
+        "language: typescript wants index.ts or index.mjs or index.js; found index.py"
+    )
+    assert found.remedy == (
+        f"write `language: python` or add index.ts, then run `edged check-tool {directory}`"
+    )
+    once = [one for one in check(str(directory)) if "unknown key" in one.reason]
+    assert [one.severity for one in once] == ["warning"]
+
+
 def test_a_broken_directory_never_hides_its_siblings(tmp_path: Path) -> None:
     """Issue 2, part 3: it is listed with file, line, reason."""
     tool(tmp_path, "a_good")
@@ -127,7 +152,7 @@ def test_a_broken_directory_never_hides_its_siblings(tmp_path: Path) -> None:
     by_name = {one.name: problem(one) for one in found if one.problem is not None}
     two = by_name["b_two"]
     assert (two.file, two.line) == (f"{tmp_path}/b_two/TOOL.md", 4)
-    assert two.reason.startswith("line 4: version: must be a whole number")
+    assert two.reason.startswith("version: must be a whole number")
     assert "; line 6: timeout: must be seconds" in two.reason
     assert two.remedy == f"mend it, then run `edged check-tool {tmp_path}/b_two`"
     assert by_name["c_one"].reason.startswith("version: must be a whole number")
@@ -194,6 +219,35 @@ def test_a_directory_exchanged_for_a_link_is_not_read(tmp_path: Path) -> None:
     found = read_inside(f"{tmp_path}/tools/a", "TOOL.md", 1000)
     assert isinstance(found, Problem)
     assert "leads out" in found.reason
+
+
+def test_what_a_link_names_is_not_opened_to_find_that_it_lies_outside(tmp_path: Path) -> None:
+    """Opening acts: fifo(7) lets a writer go on, a device starts. A lease (fcntl(2)) breaks."""
+    outside = tmp_path / "outside"
+    outside.write_text("")
+    for name, file in (("a", "TOOL.md"), ("b", "index.py")):
+        directory = tool(tmp_path / "tools", name)
+        (directory / file).unlink()
+        (directory / file).symlink_to(outside)
+    with outside.open("r+") as held:
+        fcntl.fcntl(held, 10, signal.SIGURG)  # F_SETSIG; SIGIO would end this process
+        fcntl.fcntl(held, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+        reasons = {problem(one).reason for one in entries(tmp_path / "tools")}
+        assert reasons == {"a link leads out of the tool's directory"}
+        assert fcntl.fcntl(held, fcntl.F_GETLEASE) == fcntl.F_WRLCK
+        fcntl.fcntl(held, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+
+
+def test_a_file_that_may_not_be_read_says_so(tmp_path: Path) -> None:
+    """It is known to be inside, and the open fails then."""
+    directory = tool(tmp_path, "a")
+    with (directory / "TOOL.md").open("r+") as held:
+        fcntl.fcntl(held, 10, signal.SIGURG)
+        fcntl.fcntl(held, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+        found = problem(entries(tmp_path)[0])
+        fcntl.fcntl(held, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+    assert found.reason == "cannot be read: Resource temporarily unavailable"
+    assert found.remedy == "check its permissions"
 
 
 def test_one_directory_is_examined_without_a_cache(tmp_path: Path) -> None:
@@ -340,7 +394,7 @@ def test_reading_errors_are_problems(tmp_path: Path, monkeypatch: pytest.MonkeyP
         raise OSError(5, "Input/output error")
 
     monkeypatch.setattr(os, "readlink", broken)
-    assert "cannot be checked" in problem(entries(tmp_path)[0]).reason
+    assert problem(entries(tmp_path)[0]).reason == "cannot be read: Input/output error"
     monkeypatch.undo()
     found = read_inside(f"/proc/{os.getpid()}", "mem", 10)
     assert isinstance(found, Problem)
@@ -443,6 +497,70 @@ def test_a_fingerprint_changes_with_helper_files(tmp_path: Path) -> None:
     helper.chmod(0o755)
     assert len({first, second, fingerprint(str(directory))}) == 3
     assert fingerprint(str(tmp_path / "none")) != first
+
+
+def test_a_tool_of_too_many_files_has_no_fingerprint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is beyond the bound may change unseen, and a spare would run the old code."""
+    assert FILES_MAX == 1_000
+    monkeypatch.setattr(discover, "FILES_MAX", 3)
+    directory = tool(tmp_path, "a")
+    (directory / "lib").mkdir()
+    assert fingerprint(str(directory))
+    (directory / "lib" / "more.py").write_text("")
+    assert fingerprint(str(directory)) == ""
+
+
+OURS = frozenset({os.geteuid()})
+
+
+def test_a_tool_that_only_its_keepers_can_change_is_not_foreign(tmp_path: Path) -> None:
+    """inode(7): the owner, and who may write; a link has no permissions of its own."""
+    directory = tool(tmp_path / "tools", "a")
+    (directory / "lib").mkdir()
+    (directory / "lib" / "more.py").write_text("")
+    (directory / "link").symlink_to("lib/more.py")
+    assert foreign(str(directory), OURS) == ""
+
+
+@pytest.mark.parametrize("mode", [0o020, 0o002])
+@pytest.mark.parametrize("place", ["tools", "a", "a/TOOL.md", "a/index.py", "a/lib", "a/lib/b.py"])
+def test_what_others_may_write_is_foreign(tmp_path: Path, place: str, mode: int) -> None:
+    """A directory counts: files in it can be replaced, and modules added."""
+    directory = tool(tmp_path / "tools", "a")
+    (directory / "lib").mkdir()
+    (directory / "lib" / "b.py").write_text("")
+    path = tmp_path / "tools" / place if place != "tools" else tmp_path / "tools"
+    path.chmod(path.stat().st_mode | mode)
+    assert foreign(str(directory), OURS) == str(path)
+
+
+def test_in_a_sticky_directory_no_other_tool_can_take_the_place(tmp_path: Path) -> None:
+    """unlink(2), rename(2): EPERM where S_ISVTX is set; inside a tool names can still be added."""
+    directory = tool(tmp_path / "tools", "a")
+    (tmp_path / "tools").chmod(0o3775)
+    assert foreign(str(directory), OURS) == ""
+    directory.chmod(0o3775)
+    assert foreign(str(directory), OURS) == str(directory)
+
+
+def test_what_another_owns_is_foreign(tmp_path: Path) -> None:
+    """chmod(2): the owner of a file may change its mode at any time."""
+    directory = tool(tmp_path / "tools", "a")
+    assert foreign(str(directory), frozenset({os.geteuid() + 1})) == f"{tmp_path}/tools"
+    assert foreign(f"{directory}/none", OURS) == f"{directory}/none"
+
+
+@pytest.mark.parametrize("place", ["a", "a/index.py"])
+def test_what_was_given_away_is_foreign(tmp_path: Path, place: str) -> None:
+    """A board that was shared: the directory above is root's again, the tool is not."""
+    directory = tool(tmp_path / "tools", "a")
+    path = tmp_path / "tools" / place
+    other = 12002 if os.geteuid() == 0 else os.geteuid()  # only root gives files away
+    os.chown(path, other, -1)
+    assert foreign(str(directory), OURS) == ("" if other in OURS else str(path))
+    assert foreign(str(directory), OURS | {other}) == ""
 
 
 def test_the_entry_file_is_told_for_any_language(tmp_path: Path) -> None:
