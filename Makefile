@@ -15,7 +15,10 @@ bench: setup-test
 soak: setup-test
 	$(PY) -m pytest tests/soak -o "norecursedirs=data .*" -o timeout=3600 $(ARGS)
 
-hil system:
+hil: setup-test
+	$(PY) -m pytest hil $(ARGS)
+
+system:
 	@echo "make $@: comes with the hardware and appliance parts"
 
 format: setup-test

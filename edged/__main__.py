@@ -6,6 +6,7 @@ which would stay in memory beside them; help and faults still come from it.
 
 from __future__ import annotations
 
+import os
 import sys
 
 _SERVE = ("config", "data", "socket", "http")
@@ -13,6 +14,7 @@ _SERVE = ("config", "data", "socket", "http")
 
 def main() -> int:
     """Run the command line of this process; returns its exit code."""
+    _open_streams()
     verb, words = sys.argv[1:2], sys.argv[2:]
     if verb == ["mcp"]:
         given = plain(words, ("socket",))
@@ -31,6 +33,22 @@ def main() -> int:
     from edged.cli import run
 
     return run(sys.argv[1:])
+
+
+def _open_streams() -> None:
+    """Let the null device stand in for standard streams that are closed (`>&-`).
+
+    Else the next file or socket that is opened would get the number of one.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            if nowhere != number:
+                os.dup2(nowhere, number)
+                os.close(nowhere)
+            os.set_inheritable(number, True)
+            mode = "w" if number else "r"
+            setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
 
 
 def plain(words: list[str], names: tuple[str, ...]) -> dict[str, str] | None:

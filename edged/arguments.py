@@ -3,7 +3,7 @@
 The second look happens only after the fast decode failed. It accepts aliases,
 the specification's injected names, null for an optional input and unambiguous
 strings, and else reports every fault at once with its path (contract, section 8).
-Values never show in a reason: an input may be sensitive.
+The value of a sensitive input never shows in a reason, nor does that of an unknown one.
 """
 
 from __future__ import annotations
@@ -25,6 +25,9 @@ UNKNOWN = "is not an input of this tool"
 
 FAULTS_MAX = 20
 """Faults that one answer reports; a line of a million wrong names must not become gigabytes."""
+
+SHOWN_MAX = 40
+"""Characters of a wrong value that is shown."""
 
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,999})(\.[0-9]{1,999})?([eE][+-]?[0-9]{1,9})?")
 _MISSING = object()
@@ -180,10 +183,19 @@ def _reason(tool: Tool, name: str, item: Any, wrong: Fault) -> str:
         limit = reason.partition(", got ")[0].removeprefix("Expected ")
         if any(mark in limit for mark in (">", "<", "length", "matching", "multiple")):
             return f"must be {limit}"
-    expected = _expected(tool, name)
-    if expected == "true or false" and isinstance(item, str):
-        return f"must be {expected}"
-    return f"must be {expected}, not {_kind(item)}"
+    shown = _kind(item) if name in tool.sensitive else _shown(item)
+    return f"must be {_expected(tool, name)}, not {shown}"
+
+
+def _shown(value: Any) -> str:
+    """A wrong value as its giver knows it again; a long one by its kind."""
+    if isinstance(value, str) and len(value) <= SHOWN_MAX and value.isprintable():
+        return repr(value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float) and len(str(value)) <= SHOWN_MAX:
+        return f"the number {value}"
+    return _kind(value)
 
 
 _TYPES = {

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from edged.bus.settings import BoardConfig
 from edged.identity import Role, is_user
 from edged.units import duration_s, size_bytes
 
@@ -174,7 +175,7 @@ class Config(Section, frozen=True):
     media: MediaSettings = MediaSettings()
     audit: Audit = Audit()
     stop_grace: Annotated[Duration, Meta(description="running calls may end within")] = "5s"
-    board: Later = {}
+    board: BoardConfig = BoardConfig()
     messages: Later = {}
 
     def __post_init__(self) -> None:

@@ -22,6 +22,7 @@ from edged.registry import FORMATS, Registry, Session, State
 from edged.services import Services
 from edged.tokens import Tokens
 from edged.tool import Permissions
+from edged.units import row
 
 MEDIA_PART = 256 << 10
 """Bytes of a medium in one message."""
@@ -202,13 +203,37 @@ class Control:
             "next": end if data and end < medium.size else None,
         }
 
+    def sensors(self) -> list[dict[str, Any]]:
+        """The configured sensors with their last readings, as `GET /api/sensors` shows them."""
+        board, now = self.services.board, self.services.clock.monotonic()
+        return [
+            {
+                **msgspec.to_builtins(info),
+                "alarms": dict(board.alarms(info.name)),
+                "readings": [row(one, now) for one in board.latest(info.name)],
+            }
+            for info in board.sensors
+        ]
+
+    async def scan(self, bus: str) -> dict[str, Any]:
+        """What is on the board, or on one I2C bus.
+
+        Raises:
+            NoDeviceError: no such bus.
+        """
+        from edged.board.scan import scan_board  # noqa: PLC0415  imports every driver
+
+        services = self.services
+        found = await scan_board(services.board.buses, services.clock, only=bus)
+        return msgspec.to_builtins(found)  # type: ignore[no-any-return]  # a Struct becomes a dict
+
     def status(self, caller: Caller) -> dict[str, Any]:
         """Health of every part."""
         services = self.services
         rows = self.registry.states(caller.user)
         counts: dict[str, int] = {}
-        for row in rows:
-            counts[row.status] = counts.get(row.status, 0) + 1
+        for state in rows:
+            counts[state.status] = counts.get(state.status, 0) + 1
         return {
             "version": __version__,
             "uptime_s": round(services.clock.monotonic() - self._started, 1),
@@ -222,6 +247,7 @@ class Control:
             "board": {
                 "sensors": {s.name: s.error or s.state for s in services.board.sensors},
                 "lines": {line.name: line.error or "ok" for line in services.board.lines},
+                "actuators": {a.name: a.error or "ok" for a in services.board.actuators},
             },
             **self.catalogue.health(),
         }

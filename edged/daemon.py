@@ -13,13 +13,18 @@ import os
 import signal
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
 from edged import log, paths, plugins, settings, systemd
 from edged.audit import Trail
-from edged.board import Board, sim_board
+from edged.board import Board
+from edged.board.sensor import Publish
+from edged.bus import Kind
+from edged.bus.faults import remedy
+from edged.bus.hotplug import Hotplug
+from edged.bus.kernel import KernelBuses
 from edged.catalogue import Catalogue
 from edged.clock import Clock, SystemClock
 from edged.config import Config, MediaSettings, seconds, size
@@ -27,6 +32,7 @@ from edged.control import Control, Description
 from edged.dispatch import Dispatcher
 from edged.errors import ConfigError, StoreError
 from edged.events import Events
+from edged.history import History
 from edged.identity import Caller
 from edged.media import Bounds, Media
 from edged.registry import Registry, Session
@@ -34,15 +40,24 @@ from edged.services import Services
 from edged.settings import Loaded
 from edged.store import Store, make_directory
 from edged.tokens import Tokens
+from edged.tool import Tool
+from edged.tools.sensors import CALIBRATIONS
+from edged.tools.serial import SerialSessions
 from edged.transports.unix import Listener, bind
+
+if TYPE_CHECKING:
+    from edged.guard import Guard
 
 GC_THRESHOLD = (5_000, 20, 20)
 """Python's own would look for cycles at every few dozen calls."""
 
 SOCKET_UNIT_NAME = "agents"
 HTTP_UNIT_NAME = "http"
-SUBJECTS = ("discovery", "sensors", "gpio")
+SUBJECTS = ("discovery", "sensors", "actuators", "gpio", "i2c", "spi", "serial", "onewire")
 """Modules of `edged.tools` that are always there; `echo` needs its switch."""
+
+NEEDS: dict[str, Kind] = {"i2c": "i2c", "spi": "spi", "serial": "serial", "onewire": "w1"}
+"""Tools that are of no use without anything of that kind."""
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -69,8 +84,25 @@ def serve(options: Options) -> int:
         http = msgspec.structs.replace(loaded.config.http, listen=listen)
         config = msgspec.structs.replace(loaded.config, http=http)
         loaded = msgspec.structs.replace(loaded, config=config)
-    asyncio.run(_main(loaded, options))
+    guard = _guard(loaded, path, options)
+    try:
+        asyncio.run(_main(loaded, options))
+    finally:
+        # Also where the start fails: whatever acts is safe, or another daemon's.
+        if guard is not None:
+            guard.release()
     return 0
+
+
+def _guard(loaded: Loaded, path: str | None, options: Options) -> Guard | None:
+    """What brings outputs to safety when this process is killed; None where there are none."""
+    board = loaded.config.board
+    outputs = any(line.direction == "output" for line in board.gpio.values())
+    if options.sim or not (outputs or board.actuators):
+        return None
+    from edged.guard import Guard  # noqa: PLC0415  only where something acts
+
+    return Guard(["--config", os.path.abspath(path)] if path else [])
 
 
 async def _main(loaded: Loaded, options: Options) -> None:
@@ -91,7 +123,8 @@ async def _main(loaded: Loaded, options: Options) -> None:
         await stop.wait()
         systemd.notify("STOPPING=1")
         running = daemon.dispatcher.running
-        wait = f": {running} calls have {daemon.config.stop_grace} to end" if running else ""
+        grace = daemon.config.stop_grace
+        wait = f": running calls ({running}) may end within {grace}" if running else ""
         log.info(f"stopping{wait}")
 
 
@@ -132,6 +165,8 @@ class Daemon:
         self._lock = -1
         self._flush_timer: asyncio.TimerHandle | None = None
         self._syncing: asyncio.Future[None] | None = None
+        self._tools: dict[str, Tool] = {}
+        self._lacking: set[str] = set()
 
     async def __aenter__(self) -> Self:
         self._take_data()
@@ -149,20 +184,30 @@ class Daemon:
         trail = Trail(os.path.join(self.data, "audit"), clock, size(config.audit.size))
         trail.on_first = self._flush_soon
         self._trail = trail
-        board = sim_board(clock) if self._sim else Board({}, {}, {}, None, clock)
+        events = Events(clock)
+        board = self._make_board(lambda kind, facts: events.publish(kind, "", facts))
+        history = self._open_history(board)
+        if history is not None:
+            # After the board, whose sensors add to it until they stop.
+            self._stack.push_async_callback(history.close)
         await self._stack.enter_async_context(board)
+        serial = SerialSessions(clock)
+        self._stack.push_async_callback(serial.close)
         await self._stack.enter_async_context(self._tasks)
         self.services = Services(
             config,
             clock,
             self.data,
             state,
-            Events(clock),
+            events,
             Media(self.data, clock, _bounds(config.media)),
             trail,
             board,
             self._describe,
+            history,
+            serial,
         )
+        board.offsets(state.load(CALIBRATIONS, dict[str, dict[str, float]], {}))
         self.registry = Registry(state.load("tool-switches", dict[str, bool], {}))
         self._register()
         dispatcher = Dispatcher(self.registry, self.services, self.spawn, self._loaded.secrets)
@@ -184,6 +229,23 @@ class Daemon:
                 "tools.changed", "", {"version": self.registry.version}
             )
         )
+
+    def _open_history(self, board: Board) -> History | None:
+        config = board.config.history
+        sampled = any(s.history and s.every_s > 0 for s in board.config.sensors.values())
+        if not config.enabled or not sampled:
+            return None
+        return History(os.path.join(self.data, "history", "samples.db"), config, self._clock)
+
+    def _make_board(self, publish: Publish) -> Board:
+        if self._sim:
+            from edged.board.sim import sim_board  # noqa: PLC0415  only where it is asked for
+
+            return sim_board(self._clock, publish=publish)
+        try:
+            return Board(self.config.board, KernelBuses(self._clock), self._clock, publish=publish)
+        except ConfigError as error:
+            raise self._loaded.located(error) from None
 
     async def __aexit__(self, *_: object) -> None:
         if self._unix is not None:
@@ -244,8 +306,17 @@ class Daemon:
                 # A full disk must not keep the daemon down; there are other doors.
                 log.error(f"no first HTTP token: {error}: free space and start again")
             self._http = HttpListener(self.control, self.config)
-            await self._http.start(given.get(HTTP_UNIT_NAME, []))
+            try:
+                await self._http.start(given.get(HTTP_UNIT_NAME, []))
+            except ConfigError as error:
+                raise self._loaded.located(error) from None
         self.catalogue.start()
+        if not self._sim:
+            hotplug = Hotplug(self._plugged)
+            hotplug.start()
+            self._stack.callback(hotplug.close)
+        history = self.services.history
+        self.services.board.sample(history.add if history is not None else None)
 
     def addresses(self) -> list[str]:
         """Where the daemon listens."""
@@ -262,15 +333,15 @@ class Daemon:
         unused = self._unused()
         if unused:
             text = ", ".join(unused)
-            lines.append(f"WARNING: this version does not use these settings yet: {text}")
+            lines.append(f"warning: this version does not use these settings yet: {text}")
         if self.config.sandbox == "none":
-            lines.append("WARNING: sandbox: none: tools run without a sandbox")
+            lines.append("warning: sandbox: none: tools run without a sandbox")
         return lines
 
     def _unused(self) -> list[str]:
         """Sections of the configuration that belong to parts which are not there yet."""
         config = self.config
-        names = [name for name in ("board", "messages") if getattr(config, name)]
+        names = ["messages"] if config.messages else []
         return names + [f"tools.{name}" for name in config.tools if name in settings.LATER]
 
     def watch(self) -> None:
@@ -292,7 +363,28 @@ class Daemon:
             for tool in plugins.load("edged.tools", name).TOOLS:
                 one = self._loaded.tools.get(tool.name)
                 off = one is not None and one.enabled is False
-                self.registry.register(tool.switched_off() if off else tool)
+                self._tools[tool.name] = tool.switched_off() if off else tool
+        for tool in self._tools.values():
+            self.registry.register(tool)
+        self._look_at_hardware()
+
+    def _look_at_hardware(self) -> None:
+        """Tools of buses that the board lacks are blocked until one is plugged in."""
+        present = self.services.board.buses.present()
+        lacking = {tool for tool, kind in NEEDS.items() if kind not in present}
+        for name in self._lacking ^ lacking:
+            tool = self._tools[name]
+            if name in lacking:
+                kind = NEEDS[name]
+                tool = tool.blocked("requires_device", f"no {kind} here: {remedy(kind)}")
+            self.registry.register(tool)
+        self._lacking = lacking
+
+    def _plugged(self) -> None:
+        """Hardware came or went."""
+        self._look_at_hardware()
+        self.services.board.wake()
+        self.services.events.publish("hardware.changed", "", {})
 
     def _take_data(self) -> None:
         """Own the data directory: one daemon at a time."""

@@ -18,12 +18,12 @@ import stat
 import struct
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from edged import __version__, runtimes, settings
+from edged import __version__, plugins, runtimes, settings
 from edged.client import SocketClient
 from edged.errors import ConfigError, DeniedError, EdgedError, NoDaemonError, SandboxSetupError
 from edged.sandbox import limits
@@ -32,6 +32,7 @@ from edged.sandbox.probe import Capability, probe
 from edged.settings import Loaded
 from edged.toolmd import discover, sync
 from edged.transports.http import Address, parse
+from edged.yamlio import nearest
 
 Level = Literal["ok", "note", "warning", "fault"]
 
@@ -110,8 +111,10 @@ def examine(places: Places) -> Iterator[Finding]:
     yield finding
     running, found = daemon(places)
     yield from found
+    if loaded is not None:
+        yield from doubtful(loaded, _tool_names(places, running))
     if running is not None:
-        yield from of_daemon(running, places.proc)
+        yield from of_daemon(running, places)
     else:
         yield from of_machine(places, loaded)
     yield user_namespaces(places.proc)
@@ -120,24 +123,41 @@ def examine(places: Places) -> Iterator[Finding]:
     yield from devices(places.dev)
 
 
-def of_daemon(running: Running, proc: str = "/proc") -> Iterator[Finding]:
+def of_daemon(running: Running, places: Places) -> Iterator[Finding]:
     """What the daemon's own word is worth more for than a look from outside."""
     status = running.status
     data = str(status["data"])
-    yield Finding("data", "ok", f"{data}, in use by the daemon")
+    yield in_use(data)
     yield free_space(data)
     told = status.get("sandbox", {})
     if "ok" in told:
         known = {key: told[key] for key in Capability.__struct_fields__ if key in told}
-        yield from capability(msgspec.convert(known, Capability), told.get("limits", ""))
+        found = msgspec.convert(known, Capability)
+        yield from capability(found, told.get("limits", ""), places.run)
     else:
         yield unconfined()
-    yield from listeners([str(one) for one in status["listen"]], _owner(data), proc)
+    yield from listeners([str(one) for one in status["listen"]], _owner(data), places.proc)
     if running.seeds is None:
         yield Finding("seed tools", "note", "only an owner may ask the daemon about them")
     else:
         yield from seeds(running.seeds)
     yield from listed_tools(running.states)
+
+
+def _tool_names(places: Places, running: Running | None) -> set[str] | None:
+    """Names of the built-in tools, and of everyone's; None where those are not to be seen."""
+    package = "edged.tools"
+    modules = [plugins.load(package, name) for name in plugins.names(package)]
+    data = places.data if running is None else str(running.status["data"])
+    listed = [] if running is None else running.states
+    if os.path.isdir(data) and not os.access(data, os.R_OK | os.X_OK):
+        return None
+    came = discover.scan(places.seed, "global", discover.Cache(), time.time())
+    return {
+        *(tool.name for module in modules for tool in module.TOOLS),
+        *(str(row["name"]) for row in listed),
+        *(entry.name for entry in (*came, *_entries(data))),
+    }
 
 
 def of_machine(places: Places, loaded: Loaded | None) -> Iterator[Finding]:
@@ -148,7 +168,7 @@ def of_machine(places: Places, loaded: Loaded | None) -> Iterator[Finding]:
     if loaded is not None and loaded.config.sandbox == "none":
         yield unconfined()
     else:
-        yield from sandbox()
+        yield from sandbox(places.run)
     if loaded is not None:
         yield from addresses(loaded.config.http.listen, places.proc)
     target = os.path.join(places.data, "tools")
@@ -169,14 +189,51 @@ def configuration(places: Places) -> tuple[Loaded | None, Finding]:
     try:
         loaded = settings.load(places.config, explicit=places.explicit)
         for address in loaded.config.http.listen:
-            parse(address)
+            _check(address, loaded)
     except ConfigError as error:
-        remedy = "mend the line; `edged config` checks it again"
+        # What is in no line says itself what to do.
+        has_line = error.line or error.faults
+        remedy = "mend the line; `edged config` checks it again" if has_line else ""
         return None, Finding("configuration", "fault", str(error), remedy)
     if not loaded.file:
         text = f"{places.config} is not there: defaults hold"
         return loaded, Finding("configuration", "ok", text)
     return loaded, Finding("configuration", "ok", f"{loaded.file} is valid")
+
+
+def _check(address: str, loaded: Loaded) -> None:
+    try:
+        parse(address)
+    except ConfigError as error:
+        raise loaded.located(error) from None
+
+
+def doubtful(loaded: Loaded, names: Collection[str] | None) -> Iterator[Finding]:
+    """What the configuration says of things that are not there.
+
+    Args:
+        loaded: the configuration.
+        names: of all tools; None where they are not known.
+    """
+    for name in () if names is None else sorted(loaded.tools.keys() - set(names)):
+        guess = nearest(name, names or ())
+        hint = f"; did you mean {guess!r}?" if guess else ""
+        odd = ConfigError(f"there is no such tool{hint}", key=f"tools.{name}")
+        yield Finding("configuration", "warning", str(loaded.located(odd)))
+    group = loaded.config.socket.group
+    reason = loaded.located(ConfigError(f"there is no group {group!r} here", key="socket.group"))
+    # The usual group is of use only where one is made for it.
+    if reason.line and not _is_group(group):
+        remedy = f"make it (groupadd {group}), or name another; until then only you can connect"
+        yield Finding("configuration", "warning", str(reason), remedy)
+
+
+def _is_group(name: str) -> bool:
+    try:
+        grp.getgrnam(name)
+    except KeyError:
+        return False
+    return True
 
 
 def daemon(places: Places) -> tuple[Running | None, list[Finding]]:
@@ -203,9 +260,51 @@ def daemon(places: Places) -> tuple[Running | None, list[Finding]]:
     again = "mend it, and start it again"
     found += [Finding("daemon", "warning", str(p), again) for p in status.get("problems", ())]
     if status.get("audit_lost"):
-        text = f"{status['audit_lost']} records of the audit trail were lost"
-        found.append(Finding("daemon", "warning", text, "see its log: is the disk full?"))
+        found.append(audit_lost(int(status["audit_lost"]), str(status["data"])))
     return running, found
+
+
+def audit_lost(count: int, data: str) -> Finding:
+    """Calls that left no record, and the likely cause."""
+    lost = f"{count} records of the audit trail were lost"
+    if count == 1:
+        lost = "1 record of the audit trail was lost"
+    path = os.path.join(data, "audit")
+    shut = closed(path)
+    if shut:
+        return Finding("audit", "warning", f"{lost}: {path} {shut}", _OPEN.format(path))
+    if free_space(data).level != "ok":
+        return Finding("audit", "warning", lost, "free some space: the disk is full")
+    return Finding("audit", "warning", lost, "the daemon's log says why")
+
+
+def in_use(data: str) -> Finding:
+    """Whether the daemon can still write its directories, as far as their modes say it."""
+    for name in ("", "state"):
+        path = os.path.join(data, name).rstrip("/")
+        shut = closed(path)
+        if shut:
+            return Finding("data", "fault", f"{path} {shut}", _OPEN.format(path))
+    return Finding("data", "ok", f"{data}, in use by the daemon")
+
+
+_OPEN = "chmod u+rwx {}"
+
+
+def closed(path: str) -> str:
+    """Why the owner of a directory cannot write there; empty when nothing says so."""
+    try:
+        found = os.stat(path)
+        read_only = os.statvfs(path).f_flag & os.ST_RDONLY
+    except OSError:
+        # Not for this user to see.
+        return ""
+    if read_only:
+        return "is on a file system that is mounted read-only"
+    mode = stat.S_IMODE(found.st_mode)
+    if found.st_uid != 0 and mode & stat.S_IRWXU != stat.S_IRWXU:
+        return f"is closed to its owner (mode {mode:03o})"
+    return ""
 
 
 def _asked(client: SocketClient) -> Running:
@@ -268,14 +367,14 @@ def unconfined() -> Finding:
     return Finding("sandbox", "warning", "switched off: tools run unconfined", remedy)
 
 
-def sandbox() -> Iterator[Finding]:
+def sandbox(run: str) -> Iterator[Finding]:
     """Bubblewrap and the limits, tried here."""
     try:
         who = tool_account()
     except SandboxSetupError:
         yield Finding("sandbox", "fault", "not tried: see account", "mend that first")
         return
-    yield from capability(*asyncio.run(_tried(who.uid, who.gid)))
+    yield from capability(*asyncio.run(_tried(who.uid, who.gid)), run)
 
 
 async def _tried(uid: int, gid: int) -> tuple[Capability, str]:
@@ -286,8 +385,14 @@ async def _tried(uid: int, gid: int) -> tuple[Capability, str]:
         backend.close()
 
 
-def capability(found: Capability, described: str) -> Iterator[Finding]:
-    """What a trial of the sandbox showed, and what holds its limits."""
+def capability(found: Capability, described: str, run: str) -> Iterator[Finding]:
+    """What a trial of the sandbox showed, and what holds its limits.
+
+    Args:
+        found: the trial.
+        described: by the limits' backend; its remedy after a semicolon.
+        run: of the system.
+    """
     version = ".".join(map(str, found.version))
     if not found.ok:
         name = f"bubblewrap {version}".strip()
@@ -298,10 +403,26 @@ def capability(found: Capability, described: str) -> Iterator[Finding]:
     text, _, remedy = described.partition("; ")
     level: Level = "ok" if found.level == "full" else "warning"
     if text:
+        if "systemd" in remedy and not has_systemd(run):
+            remedy = _NO_GROUPS
         yield Finding("limits", level, text, remedy)
     for warning in found.warnings:
-        if warning != described:
+        if _CVE.search(warning):
+            told = warning.partition(": ")[0]
+            yield Finding("sandbox", "note", told, _OLD_BUBBLEWRAP)
+        elif warning != described:
             yield Finding("sandbox", "note", warning)
+
+
+_CVE = re.compile(r"\bCVE-[0-9]+-[0-9]+")
+_OLD_BUBBLEWRAP = "nothing to do: it concerns no sandbox that edged makes"
+_NO_GROUPS = "start edged as root, or give it a control group of its own that it may write"
+"""Where no systemd can delegate a control group."""
+
+
+def has_systemd(run: str) -> bool:
+    """Whether systemd runs this system (sd_booted(3))."""
+    return os.path.isdir(f"{run}/systemd/system")
 
 
 def user_namespaces(proc: str) -> Finding:
@@ -545,17 +666,22 @@ def tools(data: str) -> Iterator[Finding]:
         yield Finding("tools", "note", f"{data} is not open to you", "look as its owner")
         return
     broken = 0
+    for entry in _entries(data):
+        problem = entry.problem
+        if problem is not None:
+            broken += 1
+            place = f"{problem.file}:{problem.line}" if problem.line else problem.file
+            yield Finding("tools", "warning", f"{place}: {problem.reason}", problem.remedy)
+    if not broken:
+        yield Finding("tools", "ok", f"nothing is wrong with those in {data}")
+
+
+def _entries(data: str) -> Iterator[discover.Entry]:
+    """The tools of a data directory, everyone's."""
     roots = [os.path.join(data, "tools"), *sorted(glob.glob(f"{glob.escape(data)}/*/tools"))]
     for root in roots:
         origin: discover.Origin = "global" if root == roots[0] else "user"
-        for entry in discover.scan(root, origin, discover.Cache(), time.time()):
-            problem = entry.problem
-            if problem is not None:
-                broken += 1
-                place = f"{problem.file}:{problem.line}" if problem.line else problem.file
-                yield Finding("tools", "warning", f"{place}: {problem.reason}", problem.remedy)
-    if not broken:
-        yield Finding("tools", "ok", f"nothing is wrong with those in {data}")
+        yield from discover.scan(root, origin, discover.Cache(), time.time())
 
 
 def listed_tools(states: list[dict[str, Any]]) -> Iterator[Finding]:
@@ -566,6 +692,9 @@ def listed_tools(states: list[dict[str, Any]]) -> Iterator[Finding]:
     for row in blocked:
         level: Level = "note" if row["reason_code"] == "shadowed" else "warning"
         text = f"{row['name']} is blocked ({row['reason_code']}): {row['problem']}"
+        if row["name"] == row.get("source"):
+            # Not a tool, but a directory of them.
+            text = row["problem"]
         yield Finding("tools", level, text)
 
 
@@ -573,12 +702,19 @@ def clock(run: str, now: float) -> Finding:
     """Whether the wall clock can be believed: schedules and logs go by it."""
     told = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(now)) + " UTC"
     if now < CLOCK_FIRST:
-        return Finding("clock", "fault", f"it says {told}", "set it: timedatectl set-ntp true")
+        return Finding("clock", "fault", f"it says {told}", f"set it: {_keep(run)}")
     synchronised = os.path.exists(f"{run}/systemd/timesync/synchronized") or _kernel_synchronised()
     if synchronised:
         return Finding("clock", "ok", f"{told}, kept by a time service")
     text = f"{told}, and the kernel knows of no time service"
-    return Finding("clock", "note", text, "timedatectl set-ntp true, where the network allows it")
+    return Finding("clock", "note", text, f"{_keep(run)}, where the network allows it")
+
+
+def _keep(run: str) -> str:
+    """How the clock is kept by a time service."""
+    if has_systemd(run):
+        return "timedatectl set-ntp true"
+    return "install a time service such as chrony (in a container: on its host)"
 
 
 def _kernel_synchronised() -> bool:

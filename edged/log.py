@@ -53,12 +53,30 @@ def _write(level: str, message: str) -> None:
         text = data[:_MAX_LINE].decode("utf-8", "ignore") + " …"
     prefix = _PRIORITY[level] if _journal else f"edged: {level + ': ' if level != 'info' else ''}"
     try:
-        sys.stderr.write(f"{prefix}{text}\n")
+        line = f"{prefix}{text}"
+        sys.stderr.write(f"{_wrapped(line) if sys.stderr.isatty() else line}\n")
         sys.stderr.flush()
     except (OSError, ValueError):
         # Nobody reads the log (closed pipe): the daemon goes on, and does not end with
         # status 120 for what its last words could not be written.
         sys.stderr = _Nowhere()
+
+
+def _wrapped(line: str) -> str:
+    """A line within the columns of the terminal, broken at spaces."""
+    import textwrap  # noqa: PLC0415  where a person looks on
+
+    try:
+        columns = os.get_terminal_size(sys.stderr.fileno()).columns
+    except (OSError, ValueError):
+        columns = 0
+    return textwrap.fill(
+        line,
+        max(columns or 80, 40),
+        subsequent_indent="  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def _printable(text: str) -> str:

@@ -12,6 +12,9 @@ SYSTEM_SOCKET = "/run/edged.sock"
 SYSTEM_CONFIG = "/etc/edged/edged.yaml"
 SYSTEM_DATA = "/var/lib/edged"
 
+_TYPE, _SOCKET = 0o170000, 0o140000
+"""S_IFMT and S_IFSOCK (inode(7))."""
+
 
 def config_file() -> str:
     """The configuration: `EDGED_CONFIG`, else the usual place."""
@@ -81,6 +84,12 @@ def _told_socket() -> str:
 
 def unreachable(path: str, error: OSError) -> str:
     """What to tell a person whose client could not connect to `path`."""
+    try:
+        is_socket = os.stat(path).st_mode & _TYPE == _SOCKET
+    except OSError:
+        is_socket = True
+    if not is_socket:
+        return f"{path} is not a socket: name the daemon's, as `edged serve` prints it"
     if isinstance(error, PermissionError):
         return f"you may not connect to {path}: join the group that owns it, or use sudo"
     return f"no daemon answers at {path}: start it with edged serve"

@@ -11,6 +11,7 @@ from edged.board import Board
 from edged.clock import Clock
 from edged.config import Config
 from edged.events import Events
+from edged.history import History
 from edged.media import Media
 from edged.store import Store
 
@@ -28,3 +29,7 @@ class Services(msgspec.Struct, frozen=True):
     board: Board
     describe: Any
     """`describe(caller, name, session)`: a tool's schema, source, permissions and body."""
+    history: History | None = None
+    """Samples on disk; None where the board keeps none."""
+    serial: Any = None
+    """`edged.tools.serial.SerialSessions`: ports that callers keep open."""

@@ -43,6 +43,22 @@ class Loaded(msgspec.Struct, frozen=True):
     defaults: Defaults
     tools: dict[str, ToolSettings]
 
+    def located(self, fault: ConfigError) -> ConfigError:
+        """A fault that was found by a part of the daemon, with its file and line.
+
+        Args:
+            fault: with its key; the line is that of the key, or of what it is in.
+        """
+        if self.document is None:
+            return fault
+        from edged.yamlio import dotted  # noqa: PLC0415  loaded already when there is a document
+
+        key = fault.key
+        lines = {dotted(path): line for path, line in self.document.lines.items()}
+        while key and key not in lines:
+            key = key.rpartition(".")[0]
+        return ConfigError(fault.reason, file=self.file, line=lines.get(key, 0), key=fault.key)
+
 
 def load(path: str | None, *, explicit: bool) -> Loaded:
     """Read the configuration.
@@ -64,7 +80,8 @@ def load(path: str | None, *, explicit: bool) -> Loaded:
             raise ConfigError("there is no such file: check --config", file=path) from None
         return Loaded(Config(), "", None, (), Defaults(), {})
     except OSError as error:
-        raise ConfigError(f"cannot be read: {error.strerror}", file=path) from None
+        remedy = "check its permissions, or choose another with --config"
+        raise ConfigError(f"cannot be read: {error.strerror}: {remedy}", file=path) from None
     if len(data) > SIZE_MAX:
         raise ConfigError(f"is larger than {SIZE_MAX >> 10} KiB", file=path)
     try:

@@ -203,10 +203,22 @@ class Tool:
 
     def switched_off(self) -> Tool:
         """The same tool, disabled by the configuration."""
+        copy = self._copy()
+        copy.status = "disabled"
+        return copy
+
+    def blocked(self, reason_code: str, problem: str) -> Tool:
+        """The same tool, which cannot be used now; the reason says what it lacks."""
+        copy = self._copy()
+        copy.reason_code, copy.problem = reason_code, problem
+        if copy.status == "enabled":
+            copy.status = "blocked"
+        return copy
+
+    def _copy(self) -> Tool:
         copy = object.__new__(Tool)
         for slot in Tool.__slots__:
             setattr(copy, slot, getattr(self, slot))
-        copy.status = "disabled"
         return copy
 
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
+
+from edged.clock import iso
 
 Quality = Literal["ok", "warming", "clipped", "stale", "suspect", "error"]
 
@@ -32,18 +34,32 @@ UNITS: dict[str, Unit] = {
     "V": Unit("V", digits=3),
     "A": Unit("A", digits=3),
     "W": Unit("W", digits=2),
+    "VA": Unit("VA", digits=2),
+    "var": Unit("var", digits=2),
+    "J": Unit("J"),
+    "kWh": Unit("kWh", digits=3),
     "Hz": Unit("Hz"),
     "m": Unit("m", digits=3),
     "m/s2": Unit("m/s²", digits=2),
+    "rad/s": Unit("°/s", factor=180 / math.pi),
+    "m/s": Unit("m/s", digits=2),
+    "deg": Unit("°"),
     "kg": Unit("kg", digits=3),
+    "ug/m3": Unit("µg/m³"),
     "s": Unit("s", digits=3),
     "%EL": Unit("%"),
     "lat": Unit("°", digits=6),
     "lon": Unit("°", digits=6),
+    "ppm": Unit("ppm", digits=0),
+    "1/min": Unit("/min", digits=0),
+    "B": Unit("GB", factor=1e-9),
     "count": Unit("", digits=0),
     "/": Unit("", digits=3),
 }
-"""The units that channels may have, by their SenML name (RFC 8428, section 12.1)."""
+"""The units that channels may have, by their SenML name (RFC 8428, section 12.1; RFC 8798).
+
+SenML has none for rotation: `rad/s` is the kernel's (IIO, `anglvel`).
+"""
 
 
 class Reading(msgspec.Struct, frozen=True, gc=False):
@@ -59,6 +75,7 @@ class Reading(msgspec.Struct, frozen=True, gc=False):
         identity: the chip that measured, as it identified itself.
         quality: `clipped`: the chip's limit stands in for the value.
         note: for people, why `quality` is not `ok`.
+        raw: bytes that the value was decoded from, where the driver tells.
     """
 
     sensor: str
@@ -70,6 +87,7 @@ class Reading(msgspec.Struct, frozen=True, gc=False):
     identity: str
     quality: Quality = "ok"
     note: str = ""
+    raw: bytes = b""
 
     def age_s(self, monotonic: float) -> float:
         """Seconds since the measurement, at that moment of the monotonic clock."""
@@ -94,6 +112,31 @@ def text(reading: Reading, age_s: float = 0.0) -> str:
     if age_s >= 1:
         remarks.append(f"{age_s:.0f} s ago")
     return f"{reading.channel} {shown}" + (f" ({', '.join(remarks)})" if remarks else "")
+
+
+def row(reading: Reading, now: float, *, raw: bool = False) -> dict[str, Any]:
+    """A reading for the wire.
+
+    Args:
+        reading: what.
+        now: the present moment of the monotonic clock.
+        raw: with the bytes that it came from.
+    """
+    found: dict[str, Any] = {
+        "sensor": reading.sensor,
+        "channel": reading.channel,
+        "value": reading.value,
+        "unit": reading.unit,
+        "time": iso(reading.time),
+        "age_s": round(reading.age_s(now), 3),
+        "quality": reading.quality,
+        "identity": reading.identity,
+    }
+    if reading.note:
+        found["note"] = reading.note
+    if raw and reading.raw:
+        found["raw"] = reading.raw.hex()
+    return found
 
 
 # Patterns stay text until their first use: compiling them is the larger part of the import.

@@ -6,7 +6,7 @@ import http.client
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import SplitResult, quote, urlencode, urlsplit
 
 import msgspec
 
@@ -47,17 +47,11 @@ class WebClient:
         Raises:
             ConfigError: no such URL.
         """
-        try:
-            parts = urlsplit(url)
-            port = parts.port
-        except ValueError:
-            parts, port = urlsplit(""), None
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ConfigError(f"{url!r} is no address: write one such as http://127.0.0.1:8420")
-        secure = parts.scheme == "https"
+        found = parts(url)
+        secure = found.scheme == "https"
         self._kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
-        self._host, self._port = parts.hostname, port
-        self._url, self._prefix = url, parts.path.rstrip("/")
+        self._host, self._port = found.hostname or "", found.port
+        self._url, self._prefix = url, found.path.rstrip("/")
         self._token = token
 
     def close(self) -> None:
@@ -188,6 +182,22 @@ class WebClient:
             text = f"{self._url} answers {status} and is no daemon: check the address"
             raise RemoteProtocolError(text) from None
         raise_remote(problem.detail or problem.title, {"code": problem.code})
+
+
+def parts(url: str) -> SplitResult:
+    """The parts of a daemon's address.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    try:
+        found = urlsplit(url)
+        port_is_right = found.port != 0
+    except ValueError:
+        found, port_is_right = urlsplit(""), False
+    if found.scheme not in ("http", "https") or not found.hostname or not port_is_right:
+        raise ConfigError(f"{url!r} is no address: write one such as http://127.0.0.1:8420")
+    return found
 
 
 _PATHS = {

@@ -29,6 +29,9 @@ Path = tuple[str | int, ...]
 SIZE_MAX = 1 << 20
 DEPTH_MAX = 64
 
+UNKNOWN_KEY = "unknown key"
+"""How every word on such a key begins."""
+
 WORD_MAX, KNOWN_MAX = 100, 2_000
 """Characters and words that `nearest` looks at."""
 
@@ -97,8 +100,8 @@ def unknown_key(word: str, known: Iterable[str]) -> str:
     names = sorted(known)
     guess = nearest(word, names)
     if guess:
-        return f"unknown key; did you mean {guess!r}?"
-    return f"unknown key; known here: {', '.join(names) or 'none'}"
+        return f"{UNKNOWN_KEY}; did you mean {guess!r}?"
+    return f"{UNKNOWN_KEY}; known here: {', '.join(names) or 'none'}"
 
 
 def joined(faults: list[ConfigError], file: str) -> ConfigError:
@@ -479,20 +482,27 @@ def _in_words(text: str, value: Any, kind: Any) -> str:
     """A message of msgspec's for people who know YAML and not Python."""
     choices = _choices(kind)
     if choices and text.startswith(("Invalid enum value", "Expected `str`, got")):
-        return _not_one_of(choices, value)
+        is_mapping = any(_is_struct(m) or get_origin(m) is dict for m in _members(kind))
+        return _not_one_of(choices, value, "a mapping" if is_mapping else "")
     text = re.sub("`([^`]+)`", lambda match: _type_words(match[1]), text)
     text = text[:1].lower() + text[1:]
     if bool in _members(kind) and isinstance(value, str):
         return f"{text}: write true or false"
     if isinstance(value, int | float) and ", got " not in text:
         return f"{text}, got {value}"
+    if text.startswith("expected a list, got") and isinstance(value, str | int | float):
+        return f"{text}: put it in brackets, [{value}]"
     return text
 
 
-def _not_one_of(choices: list[str], value: Any) -> str:
+def _not_one_of(choices: list[str], value: Any, other: str = "") -> str:
+    """What to say of a value that is none of the choices, where it might be something else too."""
     guess = nearest(str(value), choices)
     hint = f"; did you mean {guess!r}?" if guess else ""
-    return f"expected one of {', '.join(choices)}; got {value!r}{hint}"
+    wanted = f"one of {', '.join(choices)}" if len(choices) > 1 else repr(choices[0])
+    if other:
+        wanted += f" or {other}"
+    return f"expected {wanted}; got {value!r}{hint}"
 
 
 def _type_words(name: str) -> str:

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from edged.audit import Trail
-from edged.board import sim_board
+from edged.board.sim import sim_board
 from edged.config import Config
 from edged.control import Catalogue, Control
 from edged.dispatch import Dispatcher
@@ -37,7 +37,10 @@ class Core:
         self.registry, self.events = Registry(), Events(self.clock)
         self.store = Store(f"{data}/state")
         self.trail = Trail(f"{data}/audit", self.clock, 1 << 20)
-        self.board = sim_board(self.clock, sleep=self.sleep)
+        self.board = sim_board(
+            self.clock, sleep=self.sleep,
+            publish=lambda kind, facts: self.events.publish(kind, "", facts),
+        )  # fmt: skip
         self.media = Media(self.data, self.clock)
         services = Services(
             Config(), self.clock, self.data, self.store, self.events, self.media, self.trail,

@@ -14,7 +14,8 @@ from typing import Literal, NamedTuple, Protocol
 
 import msgspec
 
-Kind = Literal["i2c", "spi", "serial", "gpio", "pwm", "w1", "sysfs"]
+Kind = Literal["i2c", "spi", "serial", "gpio", "pwm", "w1", "sysfs", "board"]
+"""`board`: a device that needs several buses is handed all of them."""
 
 # I2C ------------------------------------------------------------------------------------------
 
@@ -206,11 +207,25 @@ class SerialPorts(Protocol):
     async def list(self) -> Sequence[PortInfo]:
         """The ports that are there, by name."""
 
+    async def find(self, port: str) -> PortInfo:
+        """The port that is meant; nothing is opened.
+
+        Args:
+            port: a name, a path, a by-id or by-path name, or `usb:VID:PID[:SERIAL]`.
+
+        Returns:
+            One of `list`; of a node that is no hardware (a pseudo terminal) its
+            path alone, as its name too.
+
+        Raises:
+            NoDeviceError: no such port, or several match.
+        """
+
     async def open(self, port: str, settings: SerialSettings, consumer: str) -> SerialPort:
         """Opens a port for its consumer alone.
 
         Args:
-            port: a name, a path, a by-id or by-path name, or `usb:VID:PID[:SERIAL]`.
+            port: as for `find`.
             settings: how.
             consumer: who, for the others' error messages.
 
@@ -265,6 +280,9 @@ class LineSettings(msgspec.Struct, frozen=True, gc=False):
             ]
         else:
             wrong = ["drive"] if self.drive != "push-pull" else []
+        # The kernel counts microseconds in 32 bits.
+        if not 0 <= self.debounce_s <= 3600:
+            raise ValueError("debounce must be from 0s to 1h")
         if wrong:
             raise ValueError(f"an {self.direction} has no {' and no '.join(wrong)}: remove it")
 
@@ -412,6 +430,14 @@ class OneWire(Protocol):
             BusError: the kernel could not read it.
         """
 
+    async def write(self, device: str, attribute: str, text: str) -> None:
+        """Writes a file of a device, `resolution`.
+
+        Raises:
+            NoDeviceError: no such device.
+            BusError: the kernel refused it, or edged may not write it.
+        """
+
 
 class Sysfs(Protocol):
     """The files of sysfs; paths are relative to /sys."""
@@ -463,6 +489,9 @@ class Buses(Protocol):
 
     def names(self, kind: Literal["i2c", "spi"]) -> Sequence[str]:
         """Buses of that kind that are there now."""
+
+    def present(self) -> frozenset[Kind]:
+        """Kinds of which there is anything now; a quick look that opens nothing."""
 
     async def close(self) -> None:
         """Ends every thread and gives back whatever is still open."""

@@ -24,6 +24,9 @@ VERBS = {
     "tools": "list tools; switch them on and off",
     "describe": "show one tool: inputs, permissions, documentation",
     "call": "call a tool and print its text",
+    "scan": "find buses and chips, with lines for edged.yaml",
+    "sensors": "show the readings of the board",
+    "safe": "bring all outputs to their safe state, without a daemon",
     "mcp": "be an MCP server on standard input and output",
     "new-tool": "write a working tool directory to start from",
     "check-tool": "check tool directories: file, line, reason, remedy",
@@ -53,19 +56,19 @@ def guarded(work: Callable[[], int]) -> int:
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except OSError as error:
+        except OSError:
             # What is still buffered must not be tried again at the exit, with a complaint.
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, stream.fileno())
             os.close(nowhere)
-            if not isinstance(error, BrokenPipeError):
-                code = complain(error, FAILED)
     return code
 
 
 def _coded(work: Callable[[], int]) -> int:
     try:
-        return work()
+        code = work()
+        # Here, so that a full disk is told like any other fault, and once.
+        sys.stdout.flush()
     except BrokenPipeError:
         # The reader has seen enough (`| head`).
         return DONE
@@ -78,15 +81,28 @@ def _coded(work: Callable[[], int]) -> int:
         return complain(error, USAGE)
     except NoDaemonError as error:
         return complain(error, NO_DAEMON)
-    except (EdgedError, OSError) as error:
+    except EdgedError as error:
         return complain(error, FAILED)
+    except OSError as error:
+        from edged.cli.faults import in_words
+
+        return complain(in_words(error), FAILED)
+    else:
+        return code
 
 
 def complain(error: object, code: int) -> int:
     """Say on standard error what went wrong and what to do; returns `code`."""
+    text = f"edged: {error}"
+    if sys.stderr.isatty():
+        from edged.cli import show
+
+        # A terminal alone would break it inside of words.
+        room = show.width()
+        text = "\n".join(part for line in text.split("\n") for part in show.fitted(line, room))
     with suppress(OSError):
         # Where nobody can be told, the exit code still says it.
-        sys.stderr.write(f"edged: {error}\n")
+        sys.stderr.write(f"{text}\n")
     return code
 
 
@@ -101,7 +117,7 @@ def _dispatch(arguments: list[str]) -> int:
         sys.stdout.write(f"edged {__version__}\n")
         return DONE
     if verb not in VERBS:
-        raise UsageError(_unknown(verb))
+        raise UsageError(_unknown(verb, arguments[1:]))
     module = load(verb)
     from edged.cli.parser import Parser
 
@@ -141,12 +157,13 @@ def overview() -> str:
     )
 
 
-def _unknown(verb: str) -> str:
+def _unknown(verb: str, words: list[str]) -> str:
     from edged.yamlio import nearest
 
     if verb.startswith("-"):
         return f"unknown option {verb!r}: the verb comes first, then its options; see edged --help"
+    told = f"unknown verb {verb!r}: "
     guess = nearest(verb, VERBS)
-    return f"unknown verb {verb!r}: " + (
-        f"did you mean {guess!r}?" if guess else "see edged --help"
-    )
+    if guess and not any("=" in word for word in words):
+        return f"{told}did you mean {guess!r}?"
+    return f"{told}see edged --help; a tool is called by edged call {verb}"

@@ -8,14 +8,21 @@ from typing import Any
 
 import msgspec
 
-from edged.cli import FAILED, UsageError, show
+from edged.cli import FAILED, UsageError, complain, show
+from edged.cli.faults import cannot, unwritable
 from edged.cli.parser import Parser, add_connection, connect, positive
 from edged.cli.save import Saver
+from edged.cli.tools import lacking
 from edged.client import Client
-from edged.errors import EdgedError
+from edged.errors import EdgedError, UnknownToolError
 from edged.results import Audio, Block, Image, ResourceLink, Result, Text, joined
 
 EXAMPLE = "edged call hello name=Ada\nedged call my_tool --args '{\"count\": 3}' --stream"
+
+_AT = "name a text file after the @, or give text that begins with one in --args"
+
+FAILURE_MAX = 256 << 10
+"""Bytes of a failure that are printed whole; of a longer one the cut, and where all of it is."""
 
 
 def options(parser: Parser) -> None:
@@ -41,31 +48,42 @@ def options(parser: Parser) -> None:
 
 def run(args: Any) -> int:
     """Run the verb; returns the exit code."""
+    if args.args is not None and args.pairs:
+        raise UsageError(f"{args.pairs[0]!r}: --args gives the inputs already: use one of the two")
     given = _object(args.args) if args.args is not None else None
     pairs = _pairs(args.pairs)
-    if pairs and given is not None:
-        raise UsageError("key=value and --args: use one of them")
+    wrong = unwritable(args.output) if args.output is not None else 0
+    if wrong:
+        # Before the call: its result would be lost.
+        raise UsageError(cannot("write", args.output, wrong, "name another directory as --output"))
     client = connect(args)
     updates = _Updates() if args.stream else None
-    result = client.call(
-        args.name,
-        given if given is not None else _typed(client, args.name, pairs),
-        on_update=updates.show if updates else None,
-        timeout_s=args.timeout,
-    )
+    try:
+        result = client.call(
+            args.name,
+            given if given is not None else _typed(client, args.name, pairs),
+            on_update=updates.show if updates else None,
+            timeout_s=args.timeout,
+        )
+    except UnknownToolError as error:
+        why = lacking(client, args.name)
+        return complain(f"{error}: {why}" if why else error, FAILED)
     if updates:
         updates.end()
+    whole = True
     if args.json:
         show.json(result)
     else:
-        _print(client, args.name, result, args.output)
-    return FAILED if result.is_error else 0
+        whole = _print(client, args.name, result, args.output)
+    return FAILED if result.is_error or not whole else 0
 
 
 def _pairs(words: list[str]) -> dict[str, Any]:
     pairs: dict[str, Any] = {}
     for word in words:
         key, equals, value = word.partition("=")
+        if word.lstrip().startswith("{"):
+            raise UsageError("inputs as a JSON object go with --args: --args '{…}'")
         if not key or not equals:
             raise UsageError(f"{word!r} is no input: write key=value")
         if key in pairs:
@@ -78,27 +96,31 @@ def _file(key: str, path: str) -> str:
     try:
         with open(path, encoding="utf-8", newline="") as file:
             return file.read()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "is not UTF-8 text"
-        raise UsageError(
-            f"{key}=@{path}: {reason}: name a text file, or give text that begins with @ in --args"
-        ) from None
+    except OSError as error:
+        raise UsageError(f"{key}: {cannot('read', path, error, _AT)}") from None
+    except UnicodeDecodeError:
+        raise UsageError(f"{key}: {path} is not UTF-8 text: {_AT}") from None
 
 
 def _object(text: str) -> Any:
+    where = "--args"
     if text == "-":
+        where = "--args -: standard input"
         try:
             text = sys.stdin.buffer.read().decode()
         except UnicodeDecodeError:
             raise UsageError("--args -: standard input is not UTF-8 text") from None
     elif text.startswith("@"):
+        where = f"--args {text}"
         text = _file("--args", text[1:])
+    if not text.strip():
+        raise UsageError(f"{where} is empty: give an object, {{}} where there is nothing to say")
     try:
         value = msgspec.json.decode(text)
     except msgspec.DecodeError as error:
-        raise UsageError(f"--args: not JSON: {error}") from None
+        raise UsageError(f"{where}: not JSON: {error}") from None
     if not isinstance(value, dict):
-        raise UsageError("--args: must be an object of names and values")
+        raise UsageError(f"{where}: must be an object of names and values")
     # As it was written: numbers beyond 64 bits and their spelling are the tool's to judge.
     return msgspec.Raw(text.strip().encode())
 
@@ -150,7 +172,8 @@ class _Updates:
             sys.stderr.flush()
 
 
-def _print(client: Client, name: str, result: Result, directory: str | None) -> None:
+def _print(client: Client, name: str, result: Result, directory: str | None) -> bool:
+    """Print and save a result; whether all of it could be."""
     saver = Saver(client, name, directory)
     stream = sys.stderr if result.is_error else sys.stdout
     whole = "" if directory or stream.isatty() else _whole(saver, result)
@@ -165,15 +188,21 @@ def _print(client: Client, name: str, result: Result, directory: str | None) -> 
         sys.stderr.write("edged: this tool ran without a sandbox (sandbox: none)\n")
     for uri in saver.unsaved(result.media):
         # The whole of what was cut above.
-        sys.stderr.write(f"edged: whole output: {saver.medium(uri)}\n")
+        path = saver.medium(uri)
+        if path:
+            sys.stderr.write(f"edged: whole output: {path}\n")
+    for fault in saver.faults:
+        sys.stderr.write(f"edged: {fault}\n")
+    return not saver.faults
 
 
 def _whole(saver: Saver, result: Result) -> str:
     """The text that was cut for the model, for who reads a file or a pipe; or nothing."""
-    if result.truncated is None or not result.truncated.media:
+    cut = result.truncated
+    if cut is None or not cut.media or (result.is_error and cut.bytes > FAILURE_MAX):
         return ""
     try:
-        return saver.text(result.truncated.media)
+        return saver.text(cut.media)
     except EdgedError as error:
         sys.stderr.write(f"edged: the whole output is not to be had: {error}\n")
         return ""
@@ -183,12 +212,11 @@ def _shown(saver: Saver, block: Block) -> str:
     if isinstance(block, Text):
         return block.text
     if isinstance(block, ResourceLink) and block.uri.startswith("media://"):
-        return saver.medium(block.uri)
+        return saver.medium(block.uri) or joined([block])
     if isinstance(block, Image | Audio):
         try:
-            return saver.file(
-                binascii.a2b_base64(block.data, strict_mode=True), block.mime_type, ""
-            )
+            data = binascii.a2b_base64(block.data, strict_mode=True)
+            return saver.file(data, block.mime_type, "") or joined([block])
         except binascii.Error:
             pass
     return joined([block])

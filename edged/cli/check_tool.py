@@ -33,7 +33,7 @@ def run(args: Any) -> int:
     else:
         for directory, some in found.items():
             for one in some:
-                show.out(_line(one))
+                show.out(_line(one, directory))
             if not some:
                 show.out(f"{directory}: nothing to mend")
     return FAILED if any(one.severity == "error" for one in findings) else 0
@@ -46,14 +46,11 @@ def built_in() -> frozenset[str]:
     return frozenset(tool.name for module in modules for tool in module.TOOLS)
 
 
-def _line(one: Finding) -> str:
-    place = f"{_near(one.file)}:{one.line}" if one.line else _near(one.file)
+def _line(one: Finding, directory: str) -> str:
+    # By the path that was given, as the user knows it.
+    inside = os.path.relpath(one.file, os.path.abspath(directory))
+    file = os.path.normpath(os.path.join(directory, inside))
+    place = f"{file}:{one.line}" if one.line else file
     remedy = f": {one.remedy}" if one.remedy else ""
     severity = show.paint(one.severity, _COLOURS[one.severity])
     return f"{place}: {severity}: {show.safe(one.reason + remedy)}"
-
-
-def _near(path: str) -> str:
-    """A path as short as it can be said from here."""
-    relative = os.path.relpath(path)
-    return path if relative.startswith("..") else relative

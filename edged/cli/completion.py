@@ -33,7 +33,11 @@ class Word(NamedTuple):
 
 def options(parser: Parser) -> None:
     """Add the verb's options."""
-    parser.add_argument("shell", choices=("bash", "zsh", "fish"), help="your shell")
+    parser.add_argument(
+        "shell",
+        choices=("bash", "zsh", "fish"),
+        help="your shell (make the directory that you write to first)",
+    )
 
 
 def run(args: Any) -> int:

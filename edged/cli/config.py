@@ -12,6 +12,7 @@ import msgspec
 from edged import paths, settings
 from edged.cli import show
 from edged.cli.parser import Parser, add_json
+from edged.errors import ConfigError
 from edged.results import MASK, mask
 from edged.settings import Loaded
 from edged.yamlio import dotted
@@ -47,7 +48,7 @@ def run(args: Any) -> int:
     """Run the verb; returns the exit code."""
     explicit = args.config is not None or "EDGED_CONFIG" in os.environ
     loaded = settings.load(args.config or paths.config_file(), explicit=explicit)
-    _check_addresses(loaded.config.http.listen)
+    _check_addresses(loaded)
     data = args.data or paths.data_directory()
     values = list(explained(loaded, os.path.join(data, SWITCHES)))
     if args.json:
@@ -60,16 +61,19 @@ def run(args: Any) -> int:
     return 0
 
 
-def _check_addresses(listen: list[str]) -> None:
+def _check_addresses(loaded: Loaded) -> None:
     """Refuse what `edged serve` would refuse when it begins to listen.
 
     Raises:
-        ConfigError: one is no address.
+        ConfigError: one is no address; with its line.
     """
     from edged.transports.http import parse
 
-    for address in listen:
-        parse(address)
+    for address in loaded.config.http.listen:
+        try:
+            parse(address)
+        except ConfigError as error:
+            raise loaded.located(error) from None
 
 
 def explained(loaded: Loaded, switches: str) -> Iterator[Value]:
@@ -129,7 +133,17 @@ def rendered(values: list[Value], *, explain: bool) -> Iterator[str]:
         before = path
     column = min(max((len(line) for line, origin in rows if origin), default=0), 40)
     for line, origin in rows:
-        yield f"{line:{column}}  # {show.one_line(origin)}" if explain and origin else line
+        if not explain or not origin:
+            yield line
+            continue
+        comment = f"# {show.one_line(origin)}"
+        whole = f"{line:{column}}  {comment}"
+        if show.is_terminal() and show.cells(whole) > show.width():
+            # Above the line that it is about, where both do not fit.
+            indent = " " * (len(line) - len(line.lstrip()))
+            yield from (f"{indent}{comment}", line)
+        else:
+            yield whole
 
 
 def _listed(values: list[Value]) -> list[dict[str, Any]]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from edged.cli import show
+from edged.cli import FAILED, complain, show
 from edged.cli.parser import Parser, add_connection, add_json, connect
+from edged.cli.tools import lacking
+from edged.errors import UnknownToolError
 
 EXAMPLE = "edged describe hello"
 
@@ -19,7 +21,12 @@ def options(parser: Parser) -> None:
 
 def run(args: Any) -> int:
     """Run the verb; returns the exit code."""
-    found = connect(args).request("edged/describe", {"name": args.name})
+    client = connect(args)
+    try:
+        found = client.request("edged/describe", {"name": args.name})
+    except UnknownToolError as error:
+        why = lacking(client, args.name)
+        return complain(f"{error}: {why}" if why else error, FAILED)
     if args.json:
         show.json(found)
         return 0

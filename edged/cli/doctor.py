@@ -14,6 +14,9 @@ from edged.cli.parser import Parser, add_json
 
 EXAMPLE = "edged doctor"
 
+_TEXT_AT = 24
+"""The column in which texts begin."""
+
 _COLOURS = {"ok": "green", "note": "dim", "warning": "yellow", "fault": "red"}
 
 
@@ -47,6 +50,9 @@ def run(args: Any) -> int:
 def _print(one: doctor.Finding) -> None:
     # Not cut: each word may be the one that helps.
     level = show.paint(f"{one.level:8}", _COLOURS[one.level])
-    show.out(f"{level} {one.check:14} {show.one_line(one.text)}")
-    if one.remedy:
-        show.out(f"{'':24}{show.one_line(one.remedy)}")
+    room = show.width() - _TEXT_AT
+    first, *rest = show.fitted(show.one_line(one.text), room)
+    show.out(f"{level} {one.check:14} {first}")
+    remedy = show.fitted(show.one_line(one.remedy), room) if one.remedy else []
+    for line in (*rest, *remedy):
+        show.out(f"{'':{_TEXT_AT}}{line}")

@@ -33,7 +33,7 @@ def run(args: Any) -> int:
         if args.json:
             show.json(records)
         else:
-            show.table(HEADER, [_row(r) for r in records], whole=True)
+            _Lines(records, as_json=False, typical=False)
         return 0
     first, more = client.follow("edged/log", {"limit": args.limit, "follow": True})
     printed = _Lines(first["records"], as_json=args.json)
@@ -46,13 +46,19 @@ def run(args: Any) -> int:
 
 
 class _Lines:
-    """Records one by one, in the columns of the first ones."""
+    """Records one by one, in the columns of the first ones.
 
-    def __init__(self, records: list[dict[str, Any]], *, as_json: bool) -> None:
+    On a terminal a detail has lines of its own below: a column would be too narrow.
+    """
+
+    def __init__(
+        self, records: list[dict[str, Any]], *, as_json: bool, typical: bool = True
+    ) -> None:
         self._json = as_json
-        time, wide = "01-01 00:00:00", "invalid_arguments"
-        typical = (time, "a_usual_name", wide, "1000.0", "local unix", "")
-        self._columns = show.Columns(HEADER, [typical, *map(_row, records)])
+        self._below = show.is_terminal()
+        usual = ("01-01 00:00:00", "a_usual_name", "invalid_arguments", "1000.0", "local unix", "")
+        rows = [*map(_row, records), *([usual] if typical else [])]
+        self._columns = show.Columns(self._shown(HEADER), [self._shown(row) for row in rows])
         if not as_json:
             show.out(self._columns.header())
         for record in records:
@@ -62,10 +68,15 @@ class _Lines:
     def add(self, record: dict[str, Any]) -> None:
         if self._json:
             show.json_line(record)
-        else:
-            for line in self._columns.lines(_row(record)):
-                show.out(line)
-            sys.stdout.flush()
+            return
+        row = _row(record)
+        show.out(self._columns.line(self._shown(row)))
+        if self._below:
+            show.below(row[-1])
+        sys.stdout.flush()
+
+    def _shown(self, row: tuple[str, ...]) -> tuple[str, ...]:
+        return row[:-1] if self._below else row
 
 
 def _row(record: dict[str, Any]) -> tuple[str, ...]:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 from typing import Any
 
 from edged import paths
+from edged.catalogue import seed_directory
 from edged.cli import UsageError, show
 from edged.cli.check_tool import built_in
+from edged.cli.faults import cannot, unwritable
 from edged.cli.parser import Parser, add_connection, connect
-from edged.errors import ConfigError, EdgedError
+from edged.errors import ConfigError, EdgedError, StoreError
 from edged.identity import LOCAL_USER
 from edged.toolmd.check import RESERVED
 from edged.toolmd.templates import TEMPLATES
@@ -19,6 +22,7 @@ from edged.toolmd.templates import TEMPLATES
 EXAMPLE = "edged new-tool my_tool --language bash"
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
+_ELSEWHERE = "choose another place with --directory"
 
 
 def options(parser: Parser) -> None:
@@ -40,6 +44,8 @@ def run(args: Any) -> int:
         )
     if args.name in built_in():
         raise UsageError(f"{args.name} {RESERVED}")
+    if not args.directory:
+        raise UsageError("--directory is empty: name one, or leave it out")
     path = write(args.name, args.language, args.directory)
     shown = shlex.quote(os.path.relpath(path))
     home, note = _tools_directory(args)
@@ -52,6 +58,8 @@ def run(args: Any) -> int:
     show.out(f"  edged call {args.name} text=hello times=2")
     if note:
         show.out(f"\n{note}")
+    if os.path.isdir(os.path.join(seed_directory(), args.name)):
+        show.out(f"\nA tool {args.name} came with edged: once copied, yours is used in its place.")
     return 0
 
 
@@ -60,16 +68,25 @@ def write(name: str, language: str, directory: str) -> str:
 
     Raises:
         ConfigError: something of that name is there.
+        StoreError: it cannot be written; nothing of it is left.
     """
     path = os.path.join(directory, name)
+    if os.path.lexists(path):
+        raise ConfigError("is there already: choose another name", file=path)
+    wrong = unwritable(directory)
+    if wrong:
+        raise StoreError(cannot("write", path, wrong, _ELSEWHERE))
+    made = False
     try:
-        os.makedirs(directory, exist_ok=True)
-        os.mkdir(path)
-    except FileExistsError:
-        raise ConfigError("is there already: choose another name", file=path) from None
-    for file, text in TEMPLATES[language].items():
-        with open(os.path.join(path, file), "x", encoding="utf-8") as opened:
-            opened.write(text.replace("TOOL_NAME", name).replace("TOOL_LABEL", _label(name)))
+        os.makedirs(path)
+        made = True
+        for file, text in TEMPLATES[language].items():
+            with open(os.path.join(path, file), "x", encoding="utf-8") as opened:
+                opened.write(text.replace("TOOL_NAME", name).replace("TOOL_LABEL", _label(name)))
+    except OSError as error:
+        if made:
+            shutil.rmtree(path, ignore_errors=True)
+        raise StoreError(cannot("write", path, error, _ELSEWHERE)) from None
     return path
 
 

@@ -10,9 +10,12 @@ from typing import Any, NoReturn
 
 from edged import paths
 from edged.cli import UsageError
+from edged.cli.faults import cannot
 from edged.client import Client, SocketClient
+from edged.errors import ConfigError
 
 WIDTH = 80
+COUNT_MAX = 999_999_999
 
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):
@@ -21,7 +24,11 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
 
 
 class Parser(argparse.ArgumentParser):
-    """One verb's arguments."""
+    """One verb's arguments.
+
+    Attributes:
+        stray: a command line that a word too many may have been meant for, `{}` in its place.
+    """
 
     def __init__(self, verb: str, summary: str, example: str) -> None:
         super().__init__(
@@ -31,6 +38,7 @@ class Parser(argparse.ArgumentParser):
             formatter_class=_Formatter,
             allow_abbrev=False,
         )
+        self.stray = ""
 
     def parse(self, args: Sequence[str]) -> argparse.Namespace:
         """Parse; an unknown option is answered with the nearest one.
@@ -38,7 +46,8 @@ class Parser(argparse.ArgumentParser):
         Raises:
             UsageError: the command line is wrong.
         """
-        known, rest = self.parse_known_args(args)
+        # Options may stand among the words: `call hello --timeout 5 name=Ada`.
+        known, rest = self.parse_known_intermixed_args(args)
         if rest:
             self.error(self._unknown(rest))
         return known
@@ -53,7 +62,21 @@ class Parser(argparse.ArgumentParser):
         Raises:
             UsageError: always.
         """
+        missing = message.removeprefix("the following arguments are required: ")
+        if missing != message:
+            message = f"{missing} is missing"
         raise UsageError(f"{message}: see {self.prog} --help")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Refuse a word that is none of the choices, with the one that was meant."""
+        if action.choices is None or value in action.choices:
+            return
+        from edged.yamlio import nearest
+
+        known = [str(one) for one in action.choices]
+        guess = nearest(str(value), known)
+        hint = f"did you mean {guess}?" if guess else f"choose one of {', '.join(known)}"
+        raise argparse.ArgumentError(action, f"{str(value)!r} is not known: {hint}")
 
     def _unknown(self, rest: list[str]) -> str:
         from edged.yamlio import nearest
@@ -61,6 +84,8 @@ class Parser(argparse.ArgumentParser):
         word = next((w for w in rest if w.startswith("-")), rest[0])
         options = [s for a in self._actions for s in a.option_strings]
         guess = nearest(word.partition("=")[0], options) if word.startswith("-") else ""
+        if not word.startswith("-"):
+            guess = self.stray.format(word)
         hint = f", did you mean {guess}?" if guess else ""
         return f"what is {word!r}{hint}"
 
@@ -80,8 +105,9 @@ def positive(text: str) -> float:
 
 def count(text: str) -> int:
     """The type of an option that counts."""
-    if not (text.isascii() and text.isdigit() and len(text) < 10):
-        raise argparse.ArgumentTypeError(f"must be a whole number, 0 or more, not {text}")
+    if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) <= COUNT_MAX):
+        known = f"a whole number from 0 to {COUNT_MAX}"
+        raise argparse.ArgumentTypeError(f"must be {known}, not {text}")
     return int(text)
 
 
@@ -103,15 +129,19 @@ def connect(args: Any) -> Client:
 
     Raises:
         NoDaemonError: none answers there.
-        UsageError: no token for a URL.
+        UsageError: no such URL, or no token for it.
     """
     url = args.url or ("" if args.socket else os.environ.get("EDGED_URL", ""))
     if not url:
         return SocketClient(args.socket or paths.client_socket())
     if args.socket:
         raise UsageError("--socket and --url: name one of them")
-    from edged.webclient import WebClient
+    from edged.webclient import WebClient, parts
 
+    try:
+        parts(url)
+    except ConfigError as error:
+        raise UsageError(str(error)) from None
     return WebClient(url, _token(args.token_file))
 
 
@@ -123,8 +153,14 @@ def _token(file: str | None) -> str:
         return token
     try:
         if file == "-":
-            return sys.stdin.readline().strip()
-        with open(file, encoding="utf-8") as opened:
-            return opened.read().strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"--token-file {file}: {getattr(error, 'strerror', error)}") from None
+            token = sys.stdin.readline().strip()
+        else:
+            with open(file, encoding="utf-8") as opened:
+                token = opened.read().strip()
+    except OSError as error:
+        raise UsageError(f"--token-file: {cannot('read', file, error)}") from None
+    except UnicodeDecodeError:
+        raise UsageError(f"--token-file {file} is not UTF-8 text: name a token's file") from None
+    if not token:
+        raise UsageError(f"--token-file {file} is empty: name a token's file")
+    return token

@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
+from edged.cli.faults import cannot
 from edged.client import Client
-from edged.errors import NotFoundError
+from edged.errors import NotFoundError, StoreError
+
+_ELSEWHERE = "choose another place with --output"
 
 _ENDINGS = {
     "image/png": "png",
@@ -28,7 +31,11 @@ _ENDINGS = {
 
 
 class Saver:
-    """Files of one result; the directory is made when the first one comes."""
+    """Files of one result; the directory is made when the first one comes.
+
+    Attributes:
+        faults: why what could not be saved was not, in words.
+    """
 
     def __init__(self, client: Client, tool: str, directory: str | None) -> None:
         """A saver.
@@ -38,6 +45,7 @@ class Saver:
             tool: begins the names.
             directory: where to; None is a new one among the temporary files.
         """
+        self.faults: list[str] = []
         self._client = client
         self._tool = tool
         self._directory = directory
@@ -59,7 +67,7 @@ class Saver:
         return self._client.medium(uri).data.decode("utf-8", "replace")
 
     def medium(self, uri: str) -> str:
-        """Save a medium; returns its path, or says that it is gone."""
+        """Save a medium; returns its path (see `file`), or says that it is gone."""
         self._saved.add(uri)
         try:
             found = self._client.medium(uri)
@@ -68,7 +76,17 @@ class Saver:
         return self.file(found.data, found.mime_type, found.name)
 
     def file(self, data: bytes, mime_type: str, name: str) -> str:
-        """Save bytes under a name that is not taken; returns the path."""
+        """Save bytes under a name that is not taken; returns the path, or empty text.
+
+        What could not be written joins `faults`: the rest of the result is shown all the same.
+        """
+        try:
+            return self._written(data, mime_type, name)
+        except StoreError as error:
+            self.faults.append(str(error))
+            return ""
+
+    def _written(self, data: bytes, mime_type: str, name: str) -> str:
         directory = self._ready()
         stem, ending = _named(name or self._tool, mime_type)
         number = 1
@@ -80,13 +98,13 @@ class Saver:
                     file.write(data)
             except FileExistsError:
                 number += 1
-            except OSError:
-                if self._own:
-                    # Nobody looks there for half a file, or for none.
-                    with suppress(OSError):
-                        os.unlink(path)
+            except OSError as error:
+                # Nobody wants half a file, or an empty directory of ours.
+                with suppress(OSError):
+                    os.unlink(path)
+                    if self._own:
                         os.rmdir(directory)
-                raise
+                raise StoreError(cannot("write", path, error, _ELSEWHERE)) from None
             else:
                 return path
 
@@ -94,9 +112,14 @@ class Saver:
         if self._directory is None:
             among = os.environ.get("TMPDIR") or "/tmp"  # noqa: S108  a directory of our own in it
             self._directory = os.path.join(among, f"edged-{os.urandom(4).hex()}")
-            os.mkdir(self._directory, 0o700)
-        elif not self._made:
-            os.makedirs(self._directory, exist_ok=True)
+        if not self._made:
+            try:
+                if self._own:
+                    os.mkdir(self._directory, 0o700)
+                else:
+                    os.makedirs(self._directory, exist_ok=True)
+            except OSError as error:
+                raise StoreError(cannot("write", self._directory, error, _ELSEWHERE)) from None
         self._made = True
         return self._directory
 

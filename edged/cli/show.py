@@ -15,6 +15,7 @@ import msgspec
 
 _COLOURS = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
 _GAP = "  "
+_BELOW = "    "
 _COLUMN_MAX = 40
 
 
@@ -169,6 +170,18 @@ def wrapped(text: str, columns: int) -> list[str]:
     return lines
 
 
+def below(text: str) -> None:
+    """Print what belongs to the row above, indented; nothing for no text.
+
+    On a terminal it takes as many lines as it needs, else one.
+    """
+    if not text:
+        return
+    line = one_line(text)
+    for part in fitted(line, width() - len(_BELOW)) if is_terminal() else [line]:
+        out(f"{_BELOW}{part}")
+
+
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, whole: bool = False) -> None:
     """Print rows under their names; `whole` cuts nothing off the last column."""
     columns = Columns(header, rows)
@@ -187,13 +200,14 @@ def facts(rows: Iterable[tuple[str, str]]) -> None:
     column = max((len(name) for name, _ in kept), default=0)
     room = width() - column - len(_GAP)
     for name, value in kept:
-        first, *rest = (part for line in safe(value).split("\n") for part in _fitted(line, room))
+        first, *rest = (part for line in safe(value).split("\n") for part in fitted(line, room))
         out(f"{paint(f'{name:{column}}', 'bold')}{_GAP}{first}")
         for line in rest:
             out(" " * (column + len(_GAP)) + line)
 
 
-def _fitted(line: str, columns: int) -> list[str]:
+def fitted(line: str, columns: int) -> list[str]:
+    """A line, broken at spaces only where it is too long."""
     return [line] if cells(line) <= columns else wrapped(line, columns)
 
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from edged.cli import show
+from edged.cli import UsageError, show
 from edged.cli.parser import Parser, add_connection, add_json, connect, positive
 from edged.cli.tools import blocked
 from edged.client import Client
@@ -14,8 +14,12 @@ from edged.errors import NoDaemonError
 
 EXAMPLE = "edged status --wait-ready --timeout 30"
 
+WAIT_S = 60.0
+"""How long a daemon that starts may take, where nothing else is said."""
+
 _RETRY_S = 0.1
 _MIB = 1 << 20
+_LOST = "the audit trail has gaps: edged doctor says why"
 _STATES = ("enabled", "disabled", "blocked", "overridden")
 
 
@@ -28,7 +32,6 @@ def options(parser: Parser) -> None:
         "--timeout",
         metavar="S",
         type=positive,
-        default=60.0,
         help="seconds to wait for that at most (60)",
     )
     add_json(parser)
@@ -37,6 +40,8 @@ def options(parser: Parser) -> None:
 
 def run(args: Any) -> int:
     """Run the verb; returns the exit code."""
+    if args.timeout is not None and not args.wait_ready:
+        raise UsageError("--timeout says how long to wait: give --wait-ready too")
     client = _ready(args) if args.wait_ready else connect(args)
     found = client.request("edged/status")
     if args.json:
@@ -59,7 +64,7 @@ def _without_overridden(counts: dict[str, int], states: list[dict[str, Any]]) ->
 
 def _ready(args: Any) -> Client:
     """Connect once a daemon answers, and wait for its first look at the tools."""
-    deadline = time.monotonic() + args.timeout
+    deadline = time.monotonic() + (args.timeout or WAIT_S)
     while True:
         try:
             client = connect(args)
@@ -82,10 +87,16 @@ def rows(found: dict[str, Any], note: str) -> Iterator[tuple[str, str]]:
     """
     shown = {**found, "user": f"{found['user']}, {found['role']}"}
     del shown["role"]
-    if note:
-        shown["problems"] = [*found["problems"], note]
+    lost = [_LOST] if found["audit_lost"] else []
+    shown["problems"] = [*found["problems"], *lost, *([note] if note else [])]
     for key, value in shown.items():
         yield from _ROWS[key](value) if key in _ROWS else [(key.replace("_", " "), _text(value))]
+
+
+def _lost(count: int) -> str:
+    if not count:
+        return "nothing lost"
+    return f"{count} record{'s' if count > 1 else ''} lost"
 
 
 def _tools(counts: dict[str, int]) -> str:
@@ -153,7 +164,7 @@ _ROWS: dict[str, Callable[[Any], Iterable[tuple[str, str]]]] = {
     "uptime_s": lambda value: [("up", show.duration(value))],
     "user": lambda value: [("you are", value)],
     "tools": lambda value: [("tools", _tools(value))],
-    "audit_lost": lambda value: [("audit", f"{value} records lost" if value else "nothing lost")],
+    "audit_lost": lambda value: [("audit", _lost(value))],
     "board": lambda value: [(name, _flat(part)) for name, part in value.items() if part],
     "sandbox": lambda value: [("sandbox", "\n".join(dict.fromkeys(_sandbox(value))))],
     "warm": lambda value: [("warm", "\n".join(_warm(value)))],

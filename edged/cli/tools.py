@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any
 
 from edged.cli import UsageError, show
 from edged.cli.parser import Parser, add_connection, add_json, connect
+from edged.client import Client
+from edged.errors import EdgedError
 
 EXAMPLE = "edged tools --all\nedged tools --format anthropic > tools.json"
 FORMATS = ("text", "mcp", "openai", "openai-responses", "anthropic")
@@ -16,6 +19,7 @@ STATUS_COLOURS = {"enabled": "green", "disabled": "yellow", "blocked": "red"}
 
 def options(parser: Parser) -> None:
     """Add the verb's options."""
+    parser.stray = "edged describe {}"
     parser.add_argument(
         "--all", action="store_true", help="also hidden, disabled, blocked and shadowed ones"
     )
@@ -36,12 +40,7 @@ def run(args: Any) -> int:
     client = connect(args)
     name = args.enable or args.disable
     if name:
-        client.request("edged/tools/state", {"name": name, "enabled": bool(args.enable)})
-        state = "enabled" if args.enable else "disabled"
-        if args.json:
-            show.json({"name": name, "status": state})
-        else:
-            show.out(f"{name}: {state}")
+        _switch(client, name, enabled=bool(args.enable), as_json=args.json)
         return 0
     if args.format != "text":
         show.json(client.request("edged/definitions", {"format": args.format})["tools"])
@@ -62,10 +61,39 @@ def run(args: Any) -> int:
     return 0
 
 
+def _switch(client: Client, name: str, *, enabled: bool, as_json: bool) -> None:
+    client.request("edged/tools/state", {"name": name, "enabled": enabled})
+    # As the daemon sees it: what is blocked stays so when it is switched on.
+    found = client.request("edged/describe", {"name": name})
+    if as_json:
+        show.json({"name": name, "status": found["status"]})
+        return
+    show.out(f"{name}: {found['status']}")
+    if enabled and found["status"] != "enabled":
+        sys.stdout.flush()
+        sys.stderr.write(
+            f"edged: {name} is switched on, and {found['status']}: {found['problem']}\n"
+        )
+
+
+def lacking(client: Client, name: str) -> str:
+    """Why nobody knows a tool of that name, as far as the directories tell it; or nothing."""
+    try:
+        rows = client.request("edged/tools/state")["tools"]
+    except EdgedError:
+        return ""
+    for row in rows:
+        if os.path.basename(row.get("source", "")) == name:
+            return f"the tool in {row['source']} is named {row['name']!r}"
+    # A directory of tools that cannot be read stands there by its path.
+    return "; ".join(row["problem"] for row in rows if row["name"] == row.get("source"))
+
+
 def blocked(rows: list[dict[str, Any]]) -> str:
     """How many tools cannot be called and why not; empty where all is well."""
-    # To override a tool with one's own is no fault.
-    count = sum(r["status"] == "blocked" and r["reason_code"] != "shadowed" for r in rows)
+    # To override a tool with one's own is no fault, nor that a board has no such bus.
+    usual = ("shadowed", "requires_device")
+    count = sum(r["status"] == "blocked" and r["reason_code"] not in usual for r in rows)
     if not count:
         return ""
     what = "1 tool is" if count == 1 else f"{count} tools are"
@@ -96,9 +124,8 @@ def _with_reasons(rows: list[dict[str, Any]]) -> None:
     show.out(columns.header())
     for row in rows:
         show.out(columns.line(_reason_row(row), ("", STATUS_COLOURS.get(row["status"], ""))))
-        if row.get("problem"):
-            # Never cut: it says what to do.
-            show.out(f"    {show.one_line(row['problem'])}")
+        # Never cut: it says what to do.
+        show.below(row.get("problem", ""))
 
 
 def _reason_row(row: dict[str, Any]) -> tuple[str, ...]:

@@ -53,11 +53,13 @@ class Command(msgspec.Struct, frozen=True):
         description: one line, with units.
         params: a frozen Struct that forbids unknown fields; its fields are what
             the command takes, with `Meta` for ranges and descriptions.
+        interrupts: it ends a command that runs, by cancelling it: `stop`.
     """
 
     name: str
     description: str
     params: type[msgspec.Struct]
+    interrupts: bool = False
 
 
 class Info(msgspec.Struct, frozen=True):
@@ -153,7 +155,8 @@ class Driver(Protocol):
     (`edged.bus.sim`).
 
     A module may have `channels(config) -> tuple[Channel, ...]` where settings
-    decide what is measured, and `close(self)` on its device class where
+    decide what is measured, `place(config) -> str` where several devices share a
+    port (a Modbus unit), and `close(self)` on its device class where
     something is held open.
     """
 
@@ -167,7 +170,8 @@ class Driver(Protocol):
         Args:
             config: a `Config`.
             bus: of the kind that `INFO.bus` names: `I2c`, `Spi`, an open
-                `SerialPort`, `Gpio`, `Pwm`, `OneWire` or `Sysfs`.
+                `SerialPort`, `Gpio`, `Pwm`, `OneWire`, `Sysfs`, or of `board` all
+                `Buses`.
             sleep: how to wait.
 
         Raises:

@@ -8,7 +8,7 @@ transport hands it lines and a way to send. Nothing is sent for a cancelled id.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -131,6 +131,10 @@ class _MediaParams(msgspec.Struct):
 
 class _EventParams(msgspec.Struct):
     since: int | None = None
+
+
+class _ScanParams(msgspec.Struct):
+    bus: str = ""
 
 
 class _SyncParams(msgspec.Struct):
@@ -409,7 +413,7 @@ class Connection:
             if self._is_open(raw_id):
                 raise _InUseError(raw_id)
             modern = _is_modern(params.meta)
-            if params.name in self._control.registry.view(self._caller.user).tools:
+            if self._control.registry.has(self._caller.user, params.name):
                 self._start(raw_id, params, modern)
             else:
                 # Perhaps the tool is new: look again before it is unknown.
@@ -574,11 +578,22 @@ class Connection:
     def _sync(self, request: _Request) -> None:
         self._control.require_owner(self._caller, "sync tools")
         dry_run = msgspec.json.decode(request.params or b"{}", type=_SyncParams).dry_run
+        self._work(request, self._control.catalogue.sync(dry_run))
+
+    def _sensors(self, request: _Request) -> None:
+        self._answer(request, {"sensors": self._control.sensors()})
+
+    def _scan(self, request: _Request) -> None:
+        bus = msgspec.json.decode(request.params or b"{}", type=_ScanParams).bus
+        self._work(request, self._control.scan(bus))
+
+    def _work(self, request: _Request, work: Awaitable[Any]) -> None:
+        """Answer a request with what some work gives, once it does."""
         finish = self._wait(request.id)
 
-        async def work() -> None:
+        async def wait() -> None:
             try:
-                report = await self._control.catalogue.sync(dry_run)
+                found = await work
             except Exception as error:  # noqa: BLE001  told to who asked
                 failed = error
 
@@ -587,11 +602,11 @@ class Connection:
             else:
 
                 def act() -> None:
-                    self._answer(request, report)
+                    self._answer(request, found)
 
             finish(act)
 
-        self._control.spawn(work())
+        self._control.spawn(wait())
 
     def _token(self, request: _Request) -> None:
         self._control.require_owner(self._caller, "manage tokens")
@@ -664,6 +679,8 @@ _METHODS: dict[str, Callable[[Connection, _Request], None]] = {
     "edged/media": Connection._media,  # noqa: SLF001
     "edged/sync": Connection._sync,  # noqa: SLF001
     "edged/token": Connection._token,  # noqa: SLF001
+    "edged/sensors": Connection._sensors,  # noqa: SLF001
+    "edged/scan": Connection._scan,  # noqa: SLF001
 }
 _LEGACY_ONLY = frozenset({"initialize", "ping"})
 

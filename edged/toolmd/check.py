@@ -74,8 +74,16 @@ def check(directory: str, built_in: Collection[str] = ()) -> list[Finding]:
             found += _surroundings(directory, manifest, built_in)
         for language in ENTRY_FILES if manifest is None else (manifest.language,):
             found += _entry(directory, language)
-    if entry.problem is not None and not _said(entry.problem, found):
-        found.append(_from_problem(entry.problem))
+    problem = entry.problem
+    if entry.manifest is not None and not entry.entry:
+        # In its own words: what is said of keys is found above.
+        named = entry_file(directory, entry.manifest.language)
+        problem = named if isinstance(named, Problem) else problem
+    if problem is not None and not _said(problem, found):
+        found.append(_from_problem(problem))
+        if problem.file == f"{directory}/{TOOL_FILE}" and not os.path.lexists(problem.file):
+            remedy = f"{problem.remedy}, or have a whole tool written by edged new-tool NAME"
+            found[-1] = msgspec.structs.replace(found[-1], remedy=remedy)
     return sorted(
         set(found), key=lambda one: (_ORDER.index(one.severity), one.file, one.line, one.reason)
     )

@@ -315,8 +315,13 @@ class _Reading:
             return value
         if given not in (None, "object", "array", *get_args(InputType)):
             # The type is the mistake: quotes around the default would make it worse.
-            known = ", ".join(get_args(InputType))
-            self._fault((*path, "type"), f"{given!r} is unknown: write one of {known}")
+            place = (*path, "type")
+            known = get_args(InputType)
+            guess = nearest(str(given), known)
+            hint = f"; did you mean {guess!r}?" if guess else ""
+            self._fault(place, f"{given!r} is unknown: write one of {', '.join(known)}{hint}")
+            # Not both: that it counts as string, and that it cannot.
+            self.warnings = [w for w in self.warnings if w.key != dotted(place)]
             return None
         wanted = {
             "string": "text: put it in quotes",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -11,19 +12,35 @@ from msgspec import Meta
 from edged import results
 from edged.board import Board, SensorInfo
 from edged.clock import Clock, iso
-from edged.errors import EdgedError, Fault, InvalidArgumentsError
+from edged.errors import (
+    DeniedError,
+    EdgedError,
+    Fault,
+    InvalidArgumentsError,
+    ToolUnavailableError,
+)
+from edged.history import Series
 from edged.results import Result
-from edged.tool import READS, Context, tool
-from edged.units import Reading
+from edged.tool import ACTS, Context, tool
+from edged.units import UNITS, Reading, duration_s, row
 from edged.units import text as reading_text
+
+SHOWN_ROWS = 48
+"""Rows of a history in its text; the structured result has all."""
+
+CALIBRATIONS = "calibration"
+"""Name under which the offsets are stored, by sensor and channel."""
 
 
 class Sensor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Inputs of `sensor`."""
 
     action: Annotated[
-        Literal["list", "read"] | None,
-        Meta(description="list the sensors, or read them; read when a sensor is named."),
+        Literal["list", "read", "history", "describe", "identify", "calibrate"] | None,
+        Meta(
+            description="list the sensors, or read them (read when a sensor is named); history of "
+            "a channel; describe one; identify its chip anew; calibrate a channel."
+        ),
     ] = None
     sensor: Annotated[str | None, Meta(description="A configured sensor; all when absent.")] = None
     channel: Annotated[str | None, Meta(description="Only this channel, such as temperature.")] = (
@@ -32,41 +49,61 @@ class Sensor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_age: Annotated[
         float, Meta(ge=0, le=86_400, description="A reading this many seconds old will do.")
     ] = 0.0
+    raw: Annotated[bool, Meta(description="With the bytes that a value came from.")] = False
+    since: Annotated[
+        str, Meta(description="Of history: how far back (1h, 7d), or a time (RFC 3339).")
+    ] = "1h"
+    step: Annotated[
+        str | float, Meta(description="Of history: mean over this time, such as 10m.")
+    ] = 0
+    value: Annotated[
+        float | None, Meta(description="Of calibrate: what the channel should say now.")
+    ] = None
+    confirm: Annotated[bool, Meta(description="true: a person agreed to calibrate.")] = False
 
 
-@tool("sensor", label="Sensors", category="hardware", hints=READS, aliases={"name": "sensor"})
+@tool("sensor", label="Sensors", category="hardware", hints=ACTS, aliases={"name": "sensor"})
 async def sensor(params: Sensor, ctx: Context) -> Result:
-    """List the board's sensors, or read them: values with units and age."""
+    """List the board's sensors, or read them: values with units and age; and their history."""
     board: Board = ctx.services.board
     action = params.action or ("read" if params.sensor or params.channel else "list")
     if action == "list":
         return _listing(board.sensors)
-    if params.channel and not params.sensor:
-        raise InvalidArgumentsError([Fault("sensor", "is required with channel")], "sensor")
-    if params.sensor:
+    if params.sensor is None:
+        if params.channel or action != "read":
+            raise InvalidArgumentsError([Fault("sensor", "is required")], "sensor")
+        if not board.sensors:
+            return _listing(board.sensors)
+        return await _read_all(board, params, ctx.services.clock)
+    if action == "read":
         readings = await board.read(params.sensor, params.channel, max_age_s=params.max_age)
-        return _read(readings, {}, ctx.services.clock.monotonic())
-    if not board.sensors:
-        return _listing(board.sensors)
-    return await _read_all(board, params.max_age, ctx.services.clock)
+        return _read(readings, {}, ctx.services.clock.monotonic(), raw=params.raw)
+    if action == "history":
+        return await _history(params.sensor, params, ctx)
+    if action == "calibrate":
+        return await _calibrate(params.sensor, params, ctx)
+    if action == "identify":
+        info = await board.identify(params.sensor)
+        return results.text(f"{info.name}: {info.identity}", structured=msgspec.to_builtins(info))
+    return _described(board, params.sensor, ctx.services.clock)
 
 
-async def _read_all(board: Board, max_age_s: float, clock: Clock) -> Result:
+async def _read_all(board: Board, params: Sensor, clock: Clock) -> Result:
     readings: list[Reading] = []
     errors: dict[str, str] = {}
     for info in board.sensors:
         try:
-            readings += await board.read(info.name, max_age_s=max_age_s)
+            readings += await board.read(info.name, max_age_s=params.max_age)
         except EdgedError as error:
             # One sensor that does not answer hides no other.
             errors[info.name] = str(error)
-    return _read(readings, errors, clock.monotonic())
+    return _read(readings, errors, clock.monotonic(), raw=params.raw)
 
 
-def _read(readings: Sequence[Reading], errors: dict[str, str], now: float) -> Result:
+def _read(readings: Sequence[Reading], errors: dict[str, str], now: float, *, raw: bool) -> Result:
     lines = [f"{r.sensor}: {reading_text(r, r.age_s(now))}" for r in readings]
     lines += [f"{name}: {error}" for name, error in errors.items()]
-    value: dict[str, Any] = {"readings": [_row(r, now) for r in readings]}
+    value: dict[str, Any] = {"readings": [row(r, now, raw=raw) for r in readings]}
     if errors:
         value["errors"] = errors
     result = results.text("\n".join(lines), structured=value)
@@ -82,24 +119,123 @@ def _listing(sensors: tuple[SensorInfo, ...]) -> Result:
     for info in sensors:
         channels = ", ".join(f"{c.name} ({c.unit})" for c in info.channels)
         problem = f": {info.error}" if info.error else ""
-        lines.append(
-            f"{info.name}: {info.driver} on {info.bus}, {info.state}{problem}; {channels}"
-        )
+        where = f" on {info.bus}" if info.bus else ""
+        lines.append(f"{info.name}: {info.driver}{where}, {info.state}{problem}; {channels}")
     return results.text("\n".join(lines), structured={"sensors": msgspec.to_builtins(sensors)})
 
 
-def _row(reading: Reading, now: float) -> dict[str, Any]:
-    return {
-        "sensor": reading.sensor,
-        "channel": reading.channel,
-        "value": reading.value,
-        "unit": reading.unit,
-        "time": iso(reading.time),
-        "age_s": round(reading.age_s(now), 3),
-        "quality": reading.quality,
-        "identity": reading.identity,
-        **({"note": reading.note} if reading.note else {}),
+def _described(board: Board, name: str, clock: Clock) -> Result:
+    readings = board.latest(name)
+    (info,) = (one for one in board.sensors if one.name == name)
+    alarms = dict(board.alarms(name))
+    now = clock.monotonic()
+    lines = [f"{info.name}: {info.driver}, {info.state}"]
+    if info.identity:
+        lines.append(f"chip: {info.identity}")
+    if info.error:
+        lines.append(f"error: {info.error}")
+    lines += [
+        f"channel {c.name}: {c.unit}, {c.low:g} to {c.high:g}"
+        + (f", alarm: {alarms[c.name]}" if c.name in alarms else "")
+        for c in info.channels
+    ]
+    lines += [reading_text(r, r.age_s(now)) for r in readings]
+    value = {
+        **msgspec.to_builtins(info),
+        "alarms": alarms,
+        "readings": [row(r, now) for r in readings],
     }
+    return results.text("\n".join(lines), structured=value)
+
+
+async def _history(name: str, params: Sensor, ctx: Context) -> Result:
+    found = await history_of(
+        ctx.services, name, params.channel, params.since, params.step, by="sensor"
+    )
+    lines: list[str] = []
+    for series in found:
+        unit = UNITS[series.unit]
+        lines.append(f"{series.channel} in {unit.symbol or series.unit}: {len(series.rows)} steps")
+        rows = series.rows[-SHOWN_ROWS:]
+        if len(rows) < len(series.rows):
+            lines.append(f"… {len(series.rows) - len(rows)} earlier ones left out")
+        lines += [f"{iso(r.time)} {r.mean * unit.factor:.{unit.digits}f}" for r in rows]
+    text = "\n".join(lines) or f"{name} has no samples since then."
+    return results.text(text, structured={"series": msgspec.to_builtins(found)})
+
+
+async def history_of(
+    services: Any,
+    name: str,
+    channel: str | None,
+    since: str,
+    step: str | float,
+    *,
+    by: str = "",
+) -> tuple[Series, ...]:
+    """The samples of a configured sensor.
+
+    Args:
+        services: the daemon's.
+        name: of the sensor.
+        channel: only this one.
+        since: a duration back from now (`1h`, `-1h`), or a time (RFC 3339).
+        step: a duration, or seconds; 0 is single samples.
+        by: the tool that asks, for its error message.
+
+    Raises:
+        NoDeviceError: no such sensor.
+        InvalidArgumentsError: no such channel, or no time.
+        ToolUnavailableError: no history is kept.
+        StoreError: it cannot be read.
+    """
+    board: Board = services.board
+    board.check_channel(name, channel)
+    if services.history is None:
+        raise ToolUnavailableError(
+            "sensor history", "disabled", "requires_config", "set board.history.enabled: true"
+        )
+    try:
+        start = _since(since, services.clock.now())
+        step_s = duration_s(step)
+    except ValueError as error:
+        raise InvalidArgumentsError([Fault("since", str(error))], by) from None
+    found: tuple[Series, ...] = await services.history.read(name, channel, start, step_s)
+    return found
+
+
+def _since(written: str, now: float) -> float:
+    """Seconds since 1970 of a duration back from now, or of a time.
+
+    Raises:
+        ValueError: neither.
+    """
+    try:
+        return now - duration_s(written.removeprefix("-"))
+    except ValueError:
+        pass
+    try:
+        time = datetime.fromisoformat(written)
+    except ValueError:
+        raise ValueError(
+            f"{written[:40]!r} is neither a duration (1h, 7d) nor a time (2026-05-01T12:00:00Z)"
+        ) from None
+    return time.timestamp()
+
+
+async def _calibrate(name: str, params: Sensor, ctx: Context) -> Result:
+    if params.channel is None or params.value is None:
+        missing = "channel" if params.channel is None else "value"
+        raise InvalidArgumentsError([Fault(missing, "is required to calibrate")], "sensor")
+    if not (params.confirm or ctx.caller.is_owner):
+        raise DeniedError("to calibrate needs confirm: true, said by a person")
+    board: Board = ctx.services.board
+    store = ctx.services.store
+    stored = store.load(CALIBRATIONS, dict[str, dict[str, float]], {})
+    offset = await board.calibrate(name, params.channel, params.value)
+    store.save(CALIBRATIONS, {**stored, name: {**stored.get(name, {}), params.channel: offset}})
+    text = f"{name} {params.channel}: offset {offset:g} from now on, beside the configuration's"
+    return results.text(text, structured={"sensor": name, "offset": offset})
 
 
 TOOLS = (sensor,)

@@ -203,9 +203,12 @@ class Request:
             return msgspec.json.decode(data or b"{}", type=kind)
         except msgspec.ValidationError as error:
             reason, _, path = str(error).partition(" - at `$")
+            if "unknown field" in reason and not path:
+                reason += f"; the body takes: {_fields(kind)}"
             raise InvalidArgumentsError([Fault(path.strip(".`"), reason)]) from None
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise RemoteProtocolError(f"the body is not JSON: {error}") from None
+            takes = f"send one object, which takes: {_fields(kind)}"
+            raise RemoteProtocolError(f"the body is not JSON: {error}: {takes}") from None
 
     def reply(
         self, value: Any, status: int = 200, headers: Mapping[str, str] | None = None
@@ -262,7 +265,7 @@ class Api:
             keepalive_timeout=self.timing.header_s,
             lingering_time=self.timing.linger_s,
             auto_decompress=False,
-            access_log=None,  # type: ignore[arg-type]  # how aiohttp has none
+            access_log=None,  # how aiohttp has none
         )
         self._strangers[connection] = None
         return connection
@@ -437,7 +440,10 @@ class Api:
         token = self.control.tokens.find(secret.strip()) if scheme.lower() == "bearer" else None
         if token is None:
             advice = self.control.tokens.advice()
-            raise UnauthenticatedError(f"send Authorization: Bearer TOKEN; {advice}")
+            given = scheme.lower() == "bearer" and secret.strip()
+            wrong = "this token is not valid (revoked or mistyped)"
+            told = wrong if given else "send Authorization: Bearer TOKEN"
+            raise UnauthenticatedError(f"{told}; {advice}")
         peer = f"token {token.name}"
         return Caller(token.user, token.role, session, "http", peer, channel, chat_id), peer
 
@@ -491,6 +497,13 @@ async def _go_ahead(raw: BaseRequest) -> None:
     await raw.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
     # The answer itself has not begun.
     raw.writer.output_size = 0
+
+
+def _fields(kind: Any) -> str:
+    """The fields of a body, and where the inputs of a tool belong."""
+    names = [field.encode_name for field in msgspec.structs.fields(kind)]
+    hint = " (the tool's inputs go into `arguments`)" if "arguments" in names else ""
+    return ", ".join(names) + hint
 
 
 def _short(raw: BaseRequest, name: str) -> str:

@@ -24,6 +24,7 @@ from edged.identity import Caller
 from edged.media import Medium
 from edged.registry import FORMATS, State
 from edged.results import Block, Result
+from edged.transports import _board
 from edged.transports._api import Api, Request
 from edged.transports._calls import location, outcome
 from edged.transports._limits import Timing
@@ -140,7 +141,7 @@ async def call_tool(request: Request) -> StreamResponse:
     """Call a tool: plain, streamed (Accept: text/event-stream) or asynchronous."""
     body = await request.body(CallBody)
     control, caller, name = request.api.control, request.caller, request.params["name"]
-    if name not in control.registry.view(caller.user).tools:
+    if not control.registry.has(caller.user, name):
         # Perhaps it is new: look again before it is unknown.
         await request.fresh()
     if body.async_:
@@ -350,4 +351,5 @@ ROUTES: tuple[Route, ...] = (
         ),
     ),
     Route("GET", "/api/status", get_status, (Answer(200, "the health", dict[str, Any]),)),
+    *_board.ROUTES,
 )

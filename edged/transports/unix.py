@@ -470,6 +470,9 @@ def _open_to_group(path: str, group: str, mode: int) -> None:
         mode &= 0o600
     except OSError:
         # Not a member of that group, or it has no number in this user namespace.
-        log.info(f"only you and root can connect to {path}: you are not in the group {group!r}")
+        log.info(
+            f"only you and root can connect to {path}: you are not in the group {group!r}: "
+            f"sudo adduser $USER {group}, log in again, and start again"
+        )
         mode &= 0o600
     os.chmod(path, mode)

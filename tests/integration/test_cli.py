@@ -7,6 +7,8 @@ import signal
 import subprocess
 import sys
 import tempfile
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -322,17 +324,43 @@ def test_pipe_that_nobody_reads_is_no_fault(words, code, errors, daemon):
         assert done.returncode == code
 
 
-def test_disk_that_is_full_is_told_once(daemon):
+@pytest.mark.parametrize("words", [["tools"], ["call", "hello", "name=Ada"], ["--help"]])
+def test_disk_that_is_full_is_told_once(words, daemon):
     """null(4), full(4)."""
     with open("/dev/full", "wb") as full:
         done = subprocess.run(
-            [*EDGED, "tools"],
+            [*EDGED, *words],
             stdout=full,
             stderr=subprocess.PIPE,
             env={k: v for k, v in daemon.env.items() if k != "PYTHONUNBUFFERED"},
         )
     assert (done.returncode, done.stderr.count(b"\n")) == (1, 1)
-    assert b"No space left on device" in done.stderr
+    assert done.stderr.startswith(b"edged: cannot write the output: No space left on device: ")
+
+
+@pytest.mark.parametrize(
+    ("words", "closed", "code"),
+    [
+        ("tools", ">&-", 0),
+        ("call hello name=Ada", ">&- 2>&-", 0),
+        ("nonsense", "2>&-", 2),
+        ("call hello --args -", "<&-", 2),
+        ("status", "<&- >&- 2>&-", 0),
+    ],
+)
+def test_streams_that_are_closed_are_as_good_as_null(words, closed, code, daemon):
+    """POSIX shell, duplicating an output file descriptor: `>&-` closes it."""
+    done = subprocess.run(
+        ["sh", "-c", f"{' '.join(EDGED)} {words} {closed}"],
+        env=daemon.env,
+        capture_output=True,
+        text=True,
+        cwd=daemon.base,
+    )
+    assert done.returncode == code
+    assert "Traceback" not in done.stderr
+    if closed == "<&-":
+        assert done.stderr.startswith("edged: --args -: standard input is empty: ")
 
 
 @pytest.mark.parametrize(
@@ -364,7 +392,34 @@ def test_token_is_made_shown_once_and_revoked(daemon, web):
     assert "kitchen" in daemon.run("token").stdout
     assert secret not in daemon.run("token", "--json").stdout
     daemon.run("token", "revoke", "kitchen")
-    assert "Bearer" in daemon.run("tools", code=1, env=theirs).stderr
+    assert "is not valid (revoked" in daemon.run("tools", code=1, env=theirs).stderr
+
+
+def test_token_that_is_none_is_told_apart_from_a_missing_one(daemon, web):
+    """A revoked or mistyped one is not mended by sending one."""
+    told = daemon.run("tools", code=1, env={**web, "EDGED_TOKEN": "mistyped"}).stderr
+    assert told.startswith("edged: this token is not valid (revoked or mistyped); ")
+
+
+def test_body_that_is_wrong_says_where_inputs_go(daemon, web):
+    def told(body):
+        request = urllib.request.Request(
+            f"{web['EDGED_URL']}/api/tools/hello/call",
+            data=body,
+            headers={
+                "Authorization": f"Bearer {web['EDGED_TOKEN']}",
+                "Content-Type": "application/json",
+            },
+        )
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(request, timeout=30)
+        with refused.value as answer:
+            return json.loads(answer.read())["detail"]
+
+    inputs = "(the tool's inputs go into `arguments`)"
+    assert told(b'{"name": "Ada"}').endswith(f"the body takes: arguments, timeout, async {inputs}")
+    assert "the body is not JSON: " in told(b"{name")
+    assert told(b"{name").endswith(inputs)
 
 
 def test_everything_for_callers_works_over_http_too(daemon, web):

@@ -634,7 +634,7 @@ def test_call_without_a_sandbox_is_marked_and_is_never_roots(serving):
 
     config = "sandbox: none\ntools: {echo: {enabled: true}}\n"
     with serving(prepare, config) as daemon:
-        assert "WARNING: sandbox: none: tools run without a sandbox" in daemon.stderr()
+        assert "warning: sandbox: none: tools run without a sandbox" in daemon.stderr()
         home = daemon.data / "local" / "home"
         for name in (*(f"tells_{language}" for language in TELLS), "breaks"):
             [answer] = daemon.lines(json.loads(line_of(name)))

@@ -22,6 +22,8 @@ from hypothesis import strategies as st
 
 from edged.audit import Trail
 from edged.board import Board
+from edged.bus.settings import BoardConfig
+from edged.bus.sim import SimBuses
 from edged.clock import SystemClock
 from edged.config import Config, Http, UserEntry
 from edged.control import Catalogue, Control
@@ -145,7 +147,7 @@ class Door:
         self.store = Store(os.path.join(data, "state"))
         self.events = Events(self.clock)
         self.trail = Trail(os.path.join(data, "audit"), self.clock, 1 << 20)
-        self.board = Board({}, {}, {}, None, self.clock)
+        self.board = Board(BoardConfig(), SimBuses(), self.clock)
         self.media = Media(data, self.clock)
         services = Services(
             config,
@@ -1377,6 +1379,8 @@ import asyncio, sys, tempfile
 sys.path.insert(0, sys.argv[1])
 from edged.audit import Trail
 from edged.board import Board
+from edged.bus.settings import BoardConfig
+from edged.bus.sim import SimBuses
 from edged.clock import SystemClock
 from edged.config import Config, Http
 from edged.control import Catalogue, Control
@@ -1394,7 +1398,7 @@ async def main(data):
     config = Config(http=Http(listen=["127.0.0.1:0"]))
     services = Services(
         config, clock, data, store, Events(clock), Media(data, clock),
-        Trail(data, clock, 1 << 20), Board({}, {}, {}, None, clock), None,
+        Trail(data, clock, 1 << 20), Board(BoardConfig(), SimBuses(), clock), None,
     )
     async with asyncio.TaskGroup() as tasks:
         control = Control(

@@ -396,3 +396,36 @@ def test_recursion_shows_its_ends_only(daemon):
     text = daemon.cli("call", "deep").stderr
     assert "RecursionError" in text
     assert text.count("in execute") == 10
+
+
+def test_failure_says_which_file_is_to_be_mended(daemon):
+    """A path inside of the sandbox is nothing that an editor opens."""
+    tool = daemon.data / "local" / "tools" / "py_throws"
+    text = daemon.call("py_throws").for_llm
+    assert text.endswith(f"/officer/user/tools/py_throws is {tool}")
+
+
+def test_script_with_foreign_line_ends_is_told_at_the_call(daemon):
+    source = "set -euo pipefail\r\necho done\r\n"
+    place = daemon.lay("sh_crlf", {"TOOL.md": manifest("sh_crlf", "bash"), "index.sh": source})
+    told = daemon.cli("call", "sh_crlf").stderr.splitlines()
+    assert told[-1] == f"index.sh has CRLF line ends: sed -i 's/\\r$//' {place}/index.sh"
+
+
+def test_result_of_another_shape_is_told_with_the_right_one(daemon):
+    source = "def execute(i, p):\n    return {'content': [{'type': 'image'}]}\n"
+    daemon.lay("py_shape", {"TOOL.md": manifest("py_shape", "python"), "index.py": source})
+    text = daemon.call("py_shape").for_llm
+    assert text.startswith("the tool's result is not one: ")
+    assert "{type: image, data: BASE64, mimeType: …}" in text
+
+
+def test_misspelt_key_is_told_wherever_the_tool_is_asked_for(daemon):
+    """`langauge: python` leaves the tool without the entry file of the default language."""
+    more = "version: 1\nlangauge: python\n"
+    daemon.lay("odd_key", {"TOOL.md": manifest("odd_key", more=more), "index.py": "x = 1\n"})
+    for words in (["call", "odd_key"], ["describe", "odd_key"], ["tools", "--all"]):
+        done = daemon.cli(*words)
+        told = " ".join((done.stdout + done.stderr).split())
+        assert "langauge: unknown key; did you mean 'language'?" in told, words
+        assert "edged check-tool" in told

@@ -11,7 +11,16 @@ import pytest
 import edged.drivers
 import edged.errors
 from edged import plugins
-from edged.bus.sim import SimGpio, SimI2c, SimOneWire, SimSerial, SimSpi, SimSysfs
+from edged.bus.sim import (
+    SimBuses,
+    SimGpio,
+    SimI2c,
+    SimOneWire,
+    SimPwm,
+    SimSerial,
+    SimSpi,
+    SimSysfs,
+)
 from edged.testing import FakeClock
 from edged.units import UNITS
 
@@ -112,6 +121,10 @@ async def simulated(driver, clock):
         return SimGpio(sim.lines, clock.now)
     if kind == "w1":
         return SimOneWire(sim.devices)
+    if kind == "pwm":
+        return SimPwm(sim.channels)
+    if kind == "board":
+        return SimBuses(gpio=SimGpio(sim.lines, clock.now), pwm=SimPwm(sim.channels))
     assert kind == "sysfs", f"no world for drivers on {kind} yet"
     return SimSysfs(sim.files)
 

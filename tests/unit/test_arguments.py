@@ -149,36 +149,36 @@ def test_a_text_that_spells_the_value_is_taken_for_it(name, text, value):
 @pytest.mark.parametrize(
     ("name", "value", "reason"),
     [
-        ("count", "seven", "must be an integer, not text"),
-        ("count", "", "must be an integer, not text"),
-        ("count", "07", "must be an integer, not text"),
-        ("count", "+7", "must be an integer, not text"),
-        ("count", " 7", "must be an integer, not text"),
-        ("count", "٧", "must be an integer, not text"),
-        ("count", "1_0", "must be an integer, not text"),
-        ("count", 1.5, "must be an integer, not a number"),
-        ("count", True, "must be an integer, not a boolean"),
-        ("count", "true", "must be an integer, not text"),
+        ("count", "seven", "must be an integer, not 'seven'"),
+        ("count", "", "must be an integer, not ''"),
+        ("count", "07", "must be an integer, not '07'"),
+        ("count", "+7", "must be an integer, not '+7'"),
+        ("count", " 7", "must be an integer, not ' 7'"),
+        ("count", "٧", "must be an integer, not '٧'"),
+        ("count", "1_0", "must be an integer, not '1_0'"),
+        ("count", 1.5, "must be an integer, not the number 1.5"),
+        ("count", True, "must be an integer, not true"),
+        ("count", "true", "must be an integer, not 'true'"),
         ("count", [1], "must be an integer, not a list"),
-        ("data", "1", "must be a list, not text"),
+        ("data", "1", "must be a list, not '1'"),
         ("count", {}, "must be an integer, not an object"),
-        ("ratio", "NaN", "must be a number, not text"),
-        ("ratio", "Infinity", "must be a number, not text"),
-        ("ratio", "-inf", "must be a number, not text"),
-        ("ratio", "1e999", "must be a number, not text"),
+        ("ratio", "NaN", "must be a number, not 'NaN'"),
+        ("ratio", "Infinity", "must be a number, not 'Infinity'"),
+        ("ratio", "-inf", "must be a number, not '-inf'"),
+        ("ratio", "1e999", "must be a number, not '1e999'"),
         ("ratio", "9" * 5000, "must be a number, not text"),
-        ("force", 1, "must be true or false, not a number"),
-        ("force", "yes", "must be true or false"),
-        ("force", "True", "must be true or false"),
-        ("mode", "red", "must be one of read, write, not text"),
-        ("mode", 1, "must be one of read, write, not a number"),
-        ("level", "2", "must be one of off, on or a boolean or an integer, not text"),
-        ("path", 1, "must be a text, not a number"),
-        ("tags", "{}", "must be an object, not text"),
+        ("force", 1, "must be true or false, not the number 1"),
+        ("force", "yes", "must be true or false, not 'yes'"),
+        ("force", "True", "must be true or false, not 'True'"),
+        ("mode", "red", "must be one of read, write, not 'red'"),
+        ("mode", 1, "must be one of read, write, not the number 1"),
+        ("level", "2", "must be one of off, on or a boolean or an integer, not '2'"),
+        ("path", 1, "must be a text, not the number 1"),
+        ("tags", "{}", "must be an object, not '{}'"),
     ],
 )
 def test_nothing_else_is_coerced(name, value, reason):
-    """The reason says what would do, in JSON's words, and never repeats the value."""
+    """The reason says what would do, in JSON's words, and what came; a long text by its kind."""
     assert faults({"path": "a", name: value})[name] == reason
 
 
@@ -186,7 +186,7 @@ def test_nothing_else_is_coerced(name, value, reason):
     ("name", "value", "reason"),
     [
         ("count", 0, "must be `int` >= 1"),
-        ("count", "11", "must be an integer, not text"),
+        ("count", "11", "must be an integer, not '11'"),
         ("count", 11, "must be `int` <= 10"),
         ("note", "123456789", "must be `str` of length <= 8"),
         ("data", [1] * 5, "must be `array` of length <= 4"),
@@ -260,7 +260,7 @@ def test_items_of_a_list_may_be_spelled_out():
 
 
 def test_a_fault_inside_an_object_has_its_path_and_not_its_value():
-    """Reasons never repeat a value: it may be sensitive."""
+    """What is inside of a value is not named by the tool's maker, and may be anything."""
     assert faults({"path": "a", "inner": {"mode": "hunter2"}}) == {
         "inner.mode": "invalid enum value"
     }
@@ -366,6 +366,33 @@ class Login(msgspec.Struct, forbid_unknown_fields=True):
 def login(_params: Login, _ctx: Context) -> results.Result:
     """Takes secrets."""
     return results.text("")
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"user": "a", "password": 4711}, "must be a text, not a number"),
+        (
+            {"user": "a", "password": "x", "pin": "hunter2"},
+            "must be an integer or a number, not text",
+        ),
+        ({"user": "a", "pw": 4711}, "must be a text, not a number"),
+        ({"user": "a", "password": "x", "remember": "hunter2"}, "must be true or false, not text"),
+    ],
+)
+def test_a_sensitive_value_never_shows_in_a_reason(given, reason):
+    """Contract, section 7: absent from errors."""
+    with pytest.raises(InvalidArgumentsError) as caught:
+        arguments.decode(login, msgspec.json.encode(given))
+    assert [fault.reason for fault in caught.value.faults] == [reason]
+
+
+def test_a_value_that_no_terminal_should_see_is_named_by_its_kind():
+    """As is a number of a thousand digits."""
+    assert faults({"path": "a", "mode": "\x1b[2J"}) == {
+        "mode": "must be one of read, write, not text"
+    }
+    assert faults({"path": 10**50})["path"] == "must be a text, not a number"
 
 
 def test_the_trail_sees_known_inputs_without_the_sensitive_ones():

@@ -250,4 +250,5 @@ async def test_status_counts_tools_by_their_state(core):
     assert status["board"] == {
         "sensors": {"greenhouse": "unknown"},
         "lines": {"button": "ok", "led": "ok"},
+        "actuators": {},
     }

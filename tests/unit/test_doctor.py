@@ -11,7 +11,7 @@ import threading
 import msgspec
 import pytest
 
-from edged import __version__, doctor
+from edged import __version__, doctor, settings
 from edged.doctor import Finding, Places, Running
 from edged.sandbox.probe import Capability
 from edged.toolmd.sync import Action
@@ -61,6 +61,20 @@ def test_missing_configuration_that_was_named_is_a_fault(places):
     assert finding.level == "fault"
 
 
+def test_only_a_fault_in_a_line_is_mended_in_a_line(places, tmp_path):
+    file = tmp_path / "edged.yaml"
+    file.write_text("http:\n  listn: []\n")
+    assert "mend the line" in doctor.configuration(places)[1].remedy
+    file.unlink()
+    file.mkdir()
+    _, finding = doctor.configuration(places)
+    assert finding.text == (
+        f"{file}: cannot be read: Is a directory: "
+        "check its permissions, or choose another with --config"
+    )
+    assert finding.remedy == ""
+
+
 def test_daemon_that_was_not_started_is_no_fault(places):
     running, found = doctor.daemon(places)
     assert running is None
@@ -98,10 +112,10 @@ def status(**facts):
     }
 
 
-def test_daemon_speaks_for_itself():
+def test_daemon_speaks_for_itself(places):
     told = {"ok": True, "level": "watched", "version": [0, 8, 0], "limits": "watched; do this"}
     running = Running(status(sandbox=told), [], None)
-    found = list(doctor.of_daemon(running))
+    found = list(doctor.of_daemon(running, places))
     assert ("sandbox", "ok") in levels(found)
     assert Finding("limits", "warning", "watched", "do this") in found
     assert Finding("http", "note", "no HTTP listener is configured") in found
@@ -109,29 +123,86 @@ def test_daemon_speaks_for_itself():
     assert "in use by the daemon" in found[0].text
 
 
-def test_daemon_without_a_sandbox_is_a_warning():
+def test_daemon_without_a_sandbox_is_a_warning(places):
     running = Running(status(sandbox={"level": "none"}), [], [])
-    assert ("sandbox", "warning") in levels(doctor.of_daemon(running))
+    assert ("sandbox", "warning") in levels(doctor.of_daemon(running, places))
 
 
 def test_sandbox_that_does_not_work_is_a_fault_with_its_remedy():
     found = Capability(ok=False, level="none", version=(0, 6), error="No", remedy="do that")
-    assert list(doctor.capability(found, "")) == [
+    assert list(doctor.capability(found, "", "/run")) == [
         Finding("sandbox", "fault", "bubblewrap 0.6 does not work: No", "do that")
     ]
     unknown = Capability(ok=False, level="none", error="New words")
-    (finding,) = doctor.capability(unknown, "")
+    (finding,) = doctor.capability(unknown, "", "/run")
     assert finding.text == "bubblewrap does not work: New words"
     assert finding.remedy
 
 
 def test_each_warning_of_the_sandbox_is_told_once():
     found = Capability(ok=True, level="full", version=(0, 8), warnings=("old", "all; held"))
-    assert levels(doctor.capability(found, "all; held")) == [
+    assert levels(doctor.capability(found, "all; held", "/run")) == [
         ("sandbox", "ok"),
         ("limits", "ok"),
         ("sandbox", "note"),
     ]
+
+
+def test_known_hole_of_bubblewrap_says_that_nothing_is_to_be_done():
+    """There is never a mount point inside a writable bind."""
+    warning = "bubblewrap 0.8.0 is older than 0.12.0 (CVE-2026-1): profiles are refused"
+    found = Capability(ok=True, level="full", version=(0, 8, 0), warnings=(warning,))
+    told = list(doctor.capability(found, "", "/run"))[-1]
+    assert told.text == "bubblewrap 0.8.0 is older than 0.12.0 (CVE-2026-1)"
+    assert told.remedy.startswith("nothing to do: ")
+
+
+def test_remedy_by_systemd_is_for_systems_that_have_it(tmp_path):
+    found = Capability(ok=True, level="watched", version=(0, 12, 0))
+    text = "memory is watched; run edged as a systemd service with Delegate=yes"
+
+    def told():
+        return list(doctor.capability(found, text, str(tmp_path)))[-1].remedy
+
+    assert told() == "start edged as root, or give it a control group of its own that it may write"
+    (tmp_path / "systemd" / "system").mkdir(parents=True)
+    assert told() == "run edged as a systemd service with Delegate=yes"
+
+
+@pytest.fixture
+def owned(tmp_path):
+    """A data directory that is not root's."""
+    data = tmp_path / "data"
+    for path in (data, data / "audit", data / "state"):
+        path.mkdir()
+        os.chown(path, 1000 if os.geteuid() == 0 else -1, -1)
+    return data
+
+
+def test_directory_that_the_daemon_cannot_write_is_a_fault(owned):
+    assert doctor.in_use(str(owned)).text == f"{owned}, in use by the daemon"
+    (owned / "state").chmod(0o500)
+    found = doctor.in_use(str(owned))
+    assert found.text == f"{owned}/state is closed to its owner (mode 500)"
+    assert (found.level, found.remedy) == ("fault", f"chmod u+rwx {owned}/state")
+    (owned / "state").chmod(0o700)
+    owned.chmod(0o500)
+    assert doctor.in_use(str(owned)).remedy == f"chmod u+rwx {owned}"
+
+
+def test_lost_records_are_told_with_their_cause(owned, monkeypatch):
+    (owned / "audit").chmod(0)
+    found = doctor.audit_lost(1, str(owned))
+    assert found.remedy == f"chmod u+rwx {owned}/audit"
+    assert found.text == (
+        f"1 record of the audit trail was lost: {owned}/audit is closed to its owner (mode 000)"
+    )
+    (owned / "audit").chmod(0o700)
+    found = doctor.audit_lost(2, str(owned))
+    assert found.text == "2 records of the audit trail were lost"
+    assert found.remedy == "the daemon's log says why"
+    monkeypatch.setattr(doctor, "SPACE_LOW", 1 << 60)
+    assert "the disk is full" in doctor.audit_lost(2, str(owned)).remedy
 
 
 @pytest.mark.parametrize(
@@ -380,6 +451,33 @@ def test_address_that_is_none_is_a_fault_of_the_configuration(places, tmp_path):
     assert "'nonsense' is not an address" in finding.text
 
 
+def test_configuration_for_what_is_not_there_is_doubted(tmp_path):
+    text = "tools:\n  moistur: {timeout: 5}\n  hello: {timeout: 5}\nsocket: {group: nobodies}\n"
+    loaded = settings.parse(text.replace("timeout: 5", "enabled: true"), "/e.yaml")
+    tool, group = doctor.doubtful(loaded, {"moisture", "hello"})
+    assert tool.text == "/e.yaml:2: tools.moistur: there is no such tool; did you mean 'moisture'?"
+    assert group.text == "/e.yaml:4: socket.group: there is no group 'nobodies' here"
+    assert "groupadd nobodies" in group.remedy
+    assert levels(doctor.doubtful(loaded, None)) == [("configuration", "warning")]
+    usual = settings.parse("socket: {}\n", "/e.yaml")
+    assert list(doctor.doubtful(usual, set())) == []
+
+
+def test_names_of_all_tools_are_known_with_and_without_a_daemon(places, tmp_path):
+    for root in ("data/tools", "data/ada@example.org/tools", "seed"):
+        (tmp_path / root / f"of_{root.partition('/')[0]}").mkdir(parents=True)
+    names = doctor._tool_names(places, None)
+    assert {"gpio", "echo", "of_data", "of_seed"} <= names
+    running = Running(status(data=places.data), [{"name": "new"}], None)
+    assert names | {"new"} == doctor._tool_names(places, running)
+
+
+def test_directory_of_tools_that_is_closed_is_no_tool():
+    state = {"status": "blocked", "reason_code": "invalid", "problem": "/d/tools: cannot be read"}
+    row = {"name": "/d/tools", "source": "/d/tools", **state}
+    assert list(doctor.listed_tools([row]))[1].text == "/d/tools: cannot be read"
+
+
 def test_seed_tools_are_due_up_to_date_changed_or_refused():
     due = doctor.seeds([Action("add", "a", 1), Action("update", "b", 2, 1)])
     assert [f.text for f in due] == ["to be copied: a, b"]
@@ -416,6 +514,13 @@ def test_clock_that_was_never_set_is_a_fault(places, tmp_path):
     (tmp_path / "run" / "systemd" / "timesync").mkdir(parents=True)
     (tmp_path / "run" / "systemd" / "timesync" / "synchronized").touch()
     assert doctor.clock(places.run, 2e9).level == "ok"
+
+
+def test_clock_is_kept_by_what_the_system_has(places, tmp_path):
+    """sd_booted(3): the directory is there where systemd runs."""
+    assert "timedatectl" not in doctor.clock(places.run, 0.0).remedy
+    (tmp_path / "run" / "systemd" / "system").mkdir(parents=True)
+    assert "timedatectl set-ntp true" in doctor.clock(places.run, 0.0).remedy
 
 
 def test_devices_are_told_only_where_they_are_there_and_closed(places, tmp_path, monkeypatch):

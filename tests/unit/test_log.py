@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import termios
 
 import pytest
 
@@ -108,3 +109,18 @@ def test_no_standard_error_is_no_journal():
         os.dup2(kept, 2)
         os.close(kept)
     assert not found
+
+
+def test_a_line_is_broken_at_spaces_on_a_terminal_only(monkeypatch):
+    """The terminal alone would break it inside of words."""
+    parent, child = os.openpty()
+    with open(child, "w") as screen, open(parent, "rb", buffering=0) as seen:
+        termios.tcsetwinsize(child, (24, 50))
+        monkeypatch.setattr(sys, "stderr", screen)
+        log.warning("word " * 20 + "/a/path/of-its-own")
+        shown = seen.read(1 << 16).decode().replace("\r\n", "\n")
+    first, *rest = shown.splitlines()
+    assert first.startswith("edged: warning: word ")
+    assert all(len(line) <= 50 for line in (first, *rest))
+    assert all(line.startswith("  ") for line in rest)
+    assert rest[-1].endswith("/a/path/of-its-own")

@@ -126,3 +126,11 @@ def test_refusal_and_absence_are_told_apart():
     absent = paths.unreachable("/s", FileNotFoundError())
     assert absent == "no daemon answers at /s: start it with edged serve"
     assert "join the group" in paths.unreachable("/s", PermissionError())
+
+
+def test_file_that_is_no_socket_is_named_as_such(tmp_path):
+    """connect(2) refuses it as it refuses a dead daemon's socket."""
+    (tmp_path / "file").touch()
+    for path in (tmp_path, tmp_path / "file"):
+        told = paths.unreachable(str(path), ConnectionRefusedError())
+        assert told.startswith(f"{path} is not a socket: ")

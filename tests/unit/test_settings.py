@@ -80,8 +80,8 @@ def test_the_example_of_the_contract_loads(place):
     assert loaded.defaults == Defaults(network=False, timeout=60, memory="256M")
     assert list(loaded.tools) == ["my_db"]
     assert loaded.tools["my_db"].env == {"MY_DB_PATH": "/officer/data/my.db"}
-    assert loaded.config.board["gpio"]["pump"]["safe"] == "off"
-    assert loaded.config.board["sensors"]["greenhouse"]["address"] == 0x76
+    assert loaded.config.board.gpio["pump"].safe == "off"
+    assert loaded.config.board.sensors["greenhouse"].address == 0x76
 
 
 def test_without_a_file_the_daemon_runs_on_defaults(tmp_path):

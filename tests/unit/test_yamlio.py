@@ -319,6 +319,7 @@ class Whole(msgspec.Struct, forbid_unknown_fields=True):
     key: str | Secret = ""
     maybe: Annotated[dict[str, int] | None, msgspec.Meta(description="x")] = None
     anything: Any = None
+    switch: Literal["none"] | Part = "none"
 
 
 def faults(text: str) -> list[tuple[int, str, str]]:
@@ -355,6 +356,13 @@ def test_a_good_document_becomes_its_struct() -> None:
             "plain, fancy; got 'fency'; did you mean 'fancy'?",
         ),
         ("part: {mode: 3}", 2, "part.mode", "expected one of plain, fancy; got 3"),
+        ("many: 3", 2, "many", "expected a list, got a whole number: put it in brackets, [3]"),
+        (
+            "switch: nne",
+            2,
+            "switch",
+            "expected 'none' or a mapping; got 'nne'; did you mean 'none'?",
+        ),
         ("part: {auto: 'yes'}", 2, "part.auto", "expected one of auto, true, false; got 'yes'"),
         ("part: {enabled: on}", 2, "part.enabled", "got text: write true or false"),
         ("part: {color: blue}", 2, "part.color", "expected one of red, green; got 'blue'"),

@@ -5,6 +5,7 @@ physics, and faults are to order. Time is injected and nothing here waits for
 it but edges of lines, so that a test decides what time it is. Knows no driver.
 """
 
+from edged.bus.faults import NackError
 from edged.bus.sim.board import SimBuses
 from edged.bus.sim.gpio import (
     BOUNCE_S,
@@ -16,8 +17,9 @@ from edged.bus.sim.gpio import (
     StoryButton,
     debounced,
 )
-from edged.bus.sim.i2c import FaultKind, NackError, SimI2c, Target
+from edged.bus.sim.i2c import FaultKind, SimI2c, Target
 from edged.bus.sim.kernel import OneWireTarget, SimOneWire, SimPwm, SimSysfs
+from edged.bus.sim.mux import SimMux
 from edged.bus.sim.serial import SerialPeer, SimSerial
 from edged.bus.sim.spi import SimSpi, SpiTarget
 
@@ -34,6 +36,7 @@ __all__ = [
     "SimGpio",
     "SimI2c",
     "SimLine",
+    "SimMux",
     "SimOneWire",
     "SimPwm",
     "SimSerial",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal, TypeVar
 
+from edged.bus import Kind
 from edged.bus.sim.gpio import SimGpio
 from edged.bus.sim.i2c import SimI2c
 from edged.bus.sim.kernel import SimOneWire, SimPwm, SimSysfs
@@ -48,6 +49,17 @@ class SimBuses:
     def names(self, kind: Literal["i2c", "spi"]) -> Sequence[str]:
         """Buses of that kind."""
         return sorted(self._i2c if kind == "i2c" else self._spi)
+
+    def present(self) -> frozenset[Kind]:
+        """Kinds of which there is anything."""
+        there: dict[Kind, object] = {
+            "i2c": self._i2c,
+            "spi": self._spi,
+            "serial": self.serial.peers,
+            "w1": self.w1.targets,
+            "pwm": self.pwm.output,
+        }
+        return frozenset(kind for kind, found in there.items() if found)
 
     async def close(self) -> None:
         """Nothing is open."""

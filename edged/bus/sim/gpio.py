@@ -160,13 +160,19 @@ class SimGpio:
             `level` tells what it sees.
         now: seconds, the same time as the parts'.
         chip: the chip's label.
+        monotonic: time of edges, where it is not that of the parts.
     """
 
     def __init__(
-        self, lines: Mapping[str, Part | None], now: Callable[[], float], chip: str = "gpio-sim"
+        self,
+        lines: Mapping[str, Part | None],
+        now: Callable[[], float],
+        chip: str = "gpio-sim",
+        monotonic: Callable[[], float] | None = None,
     ) -> None:
         self._chip = chip
-        self._lines = {name: SimLine(name, part, now) for name, part in lines.items()}
+        times = (now, monotonic or now)
+        self._lines = {name: SimLine(name, part, *times) for name, part in lines.items()}
         self._offsets = {f"{chip}/{offset}": name for offset, name in enumerate(lines)}
 
     async def request(
@@ -205,10 +211,17 @@ class SimGpio:
 class SimLine:
     """One simulated line. What an output drove stays after its release, as on most boards."""
 
-    def __init__(self, name: str, part: Part | None, now: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        name: str,
+        part: Part | None,
+        now: Callable[[], float],
+        monotonic: Callable[[], float],
+    ) -> None:
         self._name = name
         self._part = part
         self._now = now
+        self._monotonic = monotonic
         self.settings = LineSettings("input")
         self.consumer = ""
         self._driven: bool | None = None
@@ -232,8 +245,9 @@ class SimLine:
         self._look()
 
     async def get(self) -> bool:
-        """The present value."""
+        """The present value; edges up to now have been told then."""
         await asyncio.sleep(0)
+        self._look()
         return self.level(self.settings.debounce_s) != self.settings.active_low
 
     async def set(self, value: bool) -> None:
@@ -285,7 +299,7 @@ class SimLine:
             value = self._pulled(level) != self.settings.active_low
             if self.settings.edge in {"both", "rising" if value else "falling"}:
                 self._sequence += 1
-                edges.append(Edge(value, at, self._sequence))
+                edges.append(Edge(value, at - now + self._monotonic(), self._sequence))
         self._seen = now
         if edges:
             self._on_edges(edges)

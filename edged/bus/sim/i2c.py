@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from math import inf
+from operator import and_
 from typing import Literal, Protocol
 
 from edged.bus import I2cTransfers
-from edged.bus.faults import i2c_error
+from edged.bus.faults import NackError, i2c_error
 
 FaultKind = Literal["nack", "timeout", "all_ones", "all_zeros", "flipped_bit", "delay"]
 
@@ -18,15 +19,12 @@ DELAY_S = 0.05
 """How long a transfer with the fault `delay` takes."""
 
 
-class NackError(Exception):
-    """A register model does not acknowledge: it is busy, or knows no such command."""
-
-
 class Target(Protocol):
     """A register model: one chip on an I2C bus, byte by byte.
 
     Either method may raise `NackError`. A model that also has `reset()` comes up
-    anew from a brown-out.
+    anew from a brown-out; one that has `behind` (a multiplexer) lets others onto
+    the bus.
     """
 
     def write(self, data: bytes) -> None:
@@ -34,6 +32,20 @@ class Target(Protocol):
 
     def read(self, length: int) -> bytes:
         """Gives the bytes of one read."""
+
+
+Behind = Callable[[int], Sequence[Target]]
+"""The chips of an address that a multiplexer lets onto the bus now."""
+
+
+def on_bus(targets: Mapping[int, Target], address: int) -> list[Target]:
+    """All chips that answer to an address: one, or several where addresses collide."""
+    found = [targets[address]] if address in targets else []
+    for target in targets.values():
+        behind: Behind | None = getattr(target, "behind", None)
+        if behind is not None:
+            found += behind(address)
+    return found
 
 
 class SimI2c:
@@ -99,7 +111,7 @@ class SimI2c:
             fault = self._next_fault(address)
             if self.stuck or fault == "timeout":
                 raise i2c_error(errno.ETIMEDOUT, self.name, address)
-            return address in self.targets and fault != "nack"
+            return bool(on_bus(self.targets, address)) and fault != "nack"
 
     def owner(self, address: int) -> str:
         """The kernel's driver that owns the address."""
@@ -115,13 +127,11 @@ class SimI2c:
             raise i2c_error(errno.ETIMEDOUT, self.name, address)
         if fault == "delay":
             await self._sleep(DELAY_S)
-        target = self.targets.get(address)
-        if fault == "nack" or target is None:
+        targets = on_bus(self.targets, address)
+        if fault == "nack" or not targets:
             raise i2c_error(errno.EREMOTEIO, self.name, address)
         try:
-            if write:
-                target.write(write)
-            data = target.read(read_len) if read_len else b""
+            data = _exchange(targets, write, read_len)
         except NackError:
             raise i2c_error(errno.EREMOTEIO, self.name, address) from None
         return _spoiled(data, fault)
@@ -132,6 +142,18 @@ class SimI2c:
             return None
         self._faults[address] = (kind, times - 1)
         return kind
+
+
+def _exchange(targets: Sequence[Target], write: bytes, read_len: int) -> bytes:
+    """What several chips of one address do at once: a low level of any of them wins."""
+    if write:
+        for target in targets:
+            target.write(write)
+    data = b"\xff" * read_len
+    if read_len:
+        for target in targets:
+            data = bytes(map(and_, data, target.read(read_len)))
+    return data
 
 
 def _spoiled(data: bytes, fault: FaultKind | None) -> bytes:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from edged.bus.faults import open_error
-from edged.errors import BusError, BusyError, Fault, InvalidArgumentsError, NoDeviceError
+from edged.bus.faults import file_error
+from edged.errors import BusyError, Fault, InvalidArgumentsError, NoDeviceError
 
 File = str | int | Callable[[], str]
 """Text, or what gives it; a number is the errno with which reading fails."""
@@ -29,7 +30,7 @@ class SimSysfs:
         await asyncio.sleep(0)
         found = self.files.get(path.strip("/"))
         if found is None:
-            raise NoDeviceError(f"/sys/{path} is not there")
+            raise file_error(errno.ENOENT, f"/sys/{path}")
         return _text(found, f"/sys/{path}")
 
 
@@ -38,6 +39,9 @@ class OneWireTarget(Protocol):
 
     def file(self, attribute: str) -> File:
         """A file of its directory."""
+
+    def write(self, attribute: str, text: str) -> None:
+        """A file of its directory is written."""
 
 
 class SimOneWire:
@@ -54,11 +58,22 @@ class SimOneWire:
     async def read(self, device: str, attribute: str) -> str:
         """A file of a device."""
         await asyncio.sleep(0)
+        text = _text(self._target(device).file(attribute), f"{device}/{attribute}")
+        if not text:
+            raise file_error(errno.EIO, f"{device}/{attribute}")
+        return text
+
+    async def write(self, device: str, attribute: str, text: str) -> None:
+        """Writes a file of a device."""
+        await asyncio.sleep(0)
+        self._target(device).write(attribute, text)
+
+    def _target(self, device: str) -> OneWireTarget:
         target = self.targets.get(device)
         if target is None:
             there = ", ".join(sorted(self.targets)) or "none"
             raise NoDeviceError(f"no 1-wire device {device}: there is {there}")
-        return _text(target.file(attribute), f"{device}/{attribute}")
+        return target
 
 
 class SimPwm:
@@ -109,10 +124,5 @@ class SimPwmChannel:
 
 def _text(file: File, path: str) -> str:
     if isinstance(file, int):
-        error = open_error(file, "sysfs", path)
-        raise (
-            error
-            if isinstance(error, NoDeviceError)
-            else BusError(file, f"{path} could not be read")
-        )
+        raise file_error(file, path)
     return (file if isinstance(file, str) else file()).strip()

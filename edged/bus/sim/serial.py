@@ -39,13 +39,18 @@ class SimSerial:
         """The ports that are there."""
         return [PortInfo(name, f"/dev/{name}", description="simulated") for name in self.peers]
 
+    async def find(self, port: str) -> PortInfo:
+        """The port that is meant."""
+        for info in await self.list():
+            if port in {info.name, info.path}:
+                return info
+        there = ", ".join(self.peers) or "none"
+        raise NoDeviceError(f"no serial port {port!r}: there is {there}")
+
     async def open(self, port: str, settings: SerialSettings, consumer: str) -> SimPort:
         """Opens a port for its consumer alone."""
-        name = port.removeprefix("/dev/")
-        peer = self.peers.get(name)
-        if peer is None:
-            there = ", ".join(self.peers) or "none"
-            raise NoDeviceError(f"no serial port {port!r}: there is {there}")
+        name = (await self.find(port)).name
+        peer = self.peers[name]
         if name in self._open:
             raise BusyError(f"{name} is in use by {self._open[name].consumer}")
         opened = SimPort(name, settings, consumer, peer, lambda: self._open.pop(name, None))
@@ -114,6 +119,8 @@ class SimPort:
         """Bytes up to and with `end`."""
         await self._until(lambda: end in self._buffer or len(self._buffer) >= limit, timeout_s)
         at = self._buffer.find(end, 0, limit)
+        if at < 0 and len(self._buffer) < limit:
+            self._check()
         return self._take(limit if at < 0 else at + len(end))
 
     def discard(self) -> int:

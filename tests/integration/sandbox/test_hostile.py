@@ -461,7 +461,7 @@ MAKERS = {
 async def test_a_flood_of_files_is_stopped(workshop, maker: str) -> None:
     """Inodes run out before the space does, and stay taken after the call."""
     source = f"import os, signal\ndef execute(c, p):\n  D = '/officer/data/'\n  for n in range(8000): {MAKERS[maker]}\n  signal.pause()"
-    outcome = await workshop.call("python", source, limits=Limits(wall_s=20, files_max=2000))
+    outcome = await workshop.call("python", source, limits=Limits(wall_s=60, files_max=2000))
     assert outcome.reason == "files"
     assert "stopped: it added more than 2,000 files to its directories" in text(outcome)
 

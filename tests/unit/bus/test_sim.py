@@ -351,7 +351,7 @@ def test_addresses_are_numbers_or_text(written, address):
         ({"address": 0x300}, "0x300 is not a 7-bit address \\(0x03 to 0x77\\)$"),
         ({"address": "0xzz"}, "'0xzz' is not a number: write it as 0x76"),
         ({"every": "often"}, "write 20ms"),
-        ({"every": "0s"}, "longer than 0s"),
+        ({"every": "10ms"}, "must be 0 or at least 0.02s"),
         ({"speed": 3}, "speed"),
     ],
 )

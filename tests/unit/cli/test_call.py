@@ -114,8 +114,13 @@ def test_files_are_read_where_they_are_named(daemon, tmp_path):
         (["a"], "'a' is no input: write key=value"),
         (["=a"], "'=a' is no input"),
         (["a=1", "a=1"], "a is given twice"),
-        (["a=1", "--args", "{}"], "key=value and --args: use one of them"),
-        (["a=@/none"], "a=@/none: No such file or directory: name a text file"),
+        (["a=1", "--args", "{}"], "'a=1': --args gives the inputs already: use one"),
+        (["--args", "{}", "a=1"], "'a=1': --args gives the inputs already: use one"),
+        (['{"a": 1}'], "inputs as a JSON object go with --args"),
+        (["a=@/none"], "a: cannot read /none: No such file or directory: name a text file"),
+        (["--args", " "], "--args is empty: give an object"),
+        (["--args", "@/dev/null"], "--args @/dev/null is empty: give an object"),
+        (["--output", "/dev/null/x"], "cannot write /dev/null/x: Not a directory: name another"),
         (["a=@BINARY"], "is not UTF-8 text"),
         (["--args", "{"], "--args: not JSON"),
         (["--args", "[1]"], "--args: must be an object"),
@@ -271,12 +276,45 @@ def test_nothing_is_left_behind_where_nothing_could_be_saved(
     before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (10, limit[1]))
     try:
-        with pytest.raises(OSError, match="File too large"):
-            saver.file(b"x" * 100, "image/png", "plot")
+        assert saver.file(b"x" * 100, "image/png", "plot") == ""
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limit)
         signal.signal(signal.SIGXFSZ, before)
+    assert "plot.png: File too large: choose another place with --output" in saver.faults[0]
     assert os.listdir(tmp_path) == []
+
+
+def test_rest_of_a_result_is_shown_where_a_file_cannot_be_saved(
+    daemon, capsys, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "none"))
+    picture = Image(base64.b64encode(b"\x89PNG").decode(), "image/png")
+    daemon(result=Result([Text("one"), picture, Text("two")]))
+    assert run(["call", "t"]) == 1
+    out, err = capsys.readouterr()
+    assert out == "one\n[image: image/png]\ntwo\n"
+    assert err.startswith(f"edged: cannot write {tmp_path}/none/edged-")
+    assert err.endswith(": No such file or directory: choose another place with --output\n")
+
+
+def test_endless_output_of_a_failure_is_saved_and_not_shown(daemon, capsys, tmp_path, monkeypatch):
+    """An endless printer is stopped at 64 MiB; nobody reads all that."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    cut = Truncated(call.FAILURE_MAX + 1, 9, "end", "media://1")
+    result = Result([Text("part")], is_error=True, media=["media://1"], truncated=cut)
+    daemon(result=result, media=WHOLE)
+    assert run(["call", "t"]) == 1
+    (path,) = tmp_path.glob("edged-*/output.txt")
+    assert capsys.readouterr() == ("", f"part\nedged: whole output: {path}\n")
+
+
+@pytest.mark.parametrize(
+    "words", [["--timeout", "5", "a=1"], ["a=1", "--timeout", "5"], ["a=1", "--json", "b=2"]]
+)
+def test_options_may_stand_among_the_inputs(words, daemon):
+    client = daemon()
+    assert run(["call", "t", *words]) == 0
+    assert client.called[0][1]["a"] == "1"
 
 
 def test_whole_of_a_cut_output_is_saved_too(daemon, capsys, tmp_path, monkeypatch):
@@ -311,3 +349,21 @@ def test_whole_of_a_cut_output_is_saved_too(daemon, capsys, tmp_path, monkeypatc
 def test_names_from_the_daemon_are_safe_in_a_directory(name, mime, file, tmp_path):
     saver = save.Saver(FakeClient(), "t", str(tmp_path))
     assert saver.file(b"", mime, name) == str(tmp_path / file)
+
+
+@pytest.mark.parametrize("verb", ["call", "describe"])
+def test_name_that_nobody_knows_is_explained_by_the_directories(verb, monkeypatch, capsys):
+    class Unknowing(FakeClient):
+        def request(self, method, params=None):
+            if method == "edged/tools/state":
+                return {"tools": [{"name": "other", "source": "/d/mine"}]}
+            raise UnknownToolError(params["name"])
+
+        def call(self, name, arguments, **options):
+            raise UnknownToolError(name)
+
+    monkeypatch.setattr(f"edged.cli.{verb}.connect", lambda _: Unknowing())
+    assert run([verb, "mine"]) == 1
+    assert capsys.readouterr().err == (
+        "edged: no tool named 'mine': the tool in /d/mine is named 'other'\n"
+    )

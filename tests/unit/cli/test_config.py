@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from edged import settings
-from edged.cli import config, run
+from edged.cli import config, run, show
 from edged.errors import ConfigError
 from edged.results import MASK
 from edged.transports import http
@@ -123,7 +123,7 @@ def test_address_that_serve_would_refuse_is_refused_with_its_words(address, plac
     assert run(["config", "--config", str(place / "edged.yaml")]) == 1
     with pytest.raises(ConfigError) as refused:
         http.parse(address)
-    assert capsys.readouterr().err == f"edged: {refused.value}\n"
+    assert capsys.readouterr().err == f"edged: {place}/edged.yaml:1: {refused.value}\n"
 
 
 def test_fault_of_the_file_has_its_place(place, capsys):
@@ -132,3 +132,18 @@ def test_fault_of_the_file_has_its_place(place, capsys):
     err = capsys.readouterr().err
     assert f"{place}/edged.yaml:2" in err
     assert "listen" in err
+
+
+def test_origins_stay_within_the_terminal_and_read_back_all_the_same(place, capsys, monkeypatch):
+    file = str(place / "edged.yaml")
+    words = ["config", "--explain", "--config", file]
+    assert run(words) == 0
+    whole = capsys.readouterr().out
+    assert max(map(len, whole.splitlines())) > 80
+    monkeypatch.setattr(show, "is_terminal", lambda: True)
+    monkeypatch.setenv("COLUMNS", str(len(file) + 30))
+    assert run(words) == 0
+    shown = capsys.readouterr().out
+    assert load(shown, "x").value == load(whole, "x").value
+    assert f"  # {file}:1\n  listen: []\n" in shown
+    assert [line for line in shown.splitlines() if len(line) > len(file) + 30] == []

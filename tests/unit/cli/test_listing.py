@@ -53,15 +53,16 @@ def terminal(monkeypatch):
 
 
 @pytest.mark.parametrize("words", [[], ["--follow"]])
-def test_detail_of_the_log_is_whole_on_a_terminal(words, daemon, terminal, capsys):
-    """A reason that is cut off says nothing of what to do."""
-    daemon(log={"records": [RECORD]})
+def test_detail_of_the_log_has_lines_of_its_own_on_a_terminal(words, daemon, terminal, capsys):
+    """A reason that is cut off says nothing of what to do, nor does one of a word a line."""
+    daemon(log={"records": [RECORD, {**RECORD, "detail": ""}]})
     assert run(["log", *words]) == 0
-    header, *lines = capsys.readouterr().out.splitlines()
-    column = header.index("DETAIL")
-    assert len(lines) > 1
-    assert all(len(line) <= 80 and line[:column].strip() == "" for line in lines[1:])
-    assert " ".join(line[column:] for line in lines) == RECORD["detail"].strip()
+    header, first, *detail, last = capsys.readouterr().out.splitlines()
+    assert header.split() == ["TIME", "TOOL", "OUTCOME", "MS", "BY"]
+    assert first == last
+    assert len(detail) == 2
+    assert all(len(line) <= 80 and line.startswith("    ") for line in detail)
+    assert " ".join(line.strip() for line in detail) == RECORD["detail"].strip()
 
 
 @pytest.mark.parametrize("words", [[], ["--follow"]])
@@ -100,6 +101,29 @@ def test_blocked_tools_are_counted_after_the_list(daemon, capsys):
     out, err = capsys.readouterr()
     assert out == "NAME  DESCRIPTION\na     Does a.\n"
     assert err == "edged: 1 tool is blocked: edged tools --all says why\n"
+
+
+def test_reason_of_a_blocked_tool_is_whole_within_the_terminal(daemon, terminal, capsys):
+    reason = "/d/TOOL.md:3: " + "write it so; " * 12
+    daemon(**{"tools/state": {"tools": [row("b", "blocked", "invalid", problem=reason)]}})
+    assert run(["tools", "--all"]) == 0
+    _, _, *lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 3
+    assert all(len(line) <= 80 and line.startswith("    ") for line in lines)
+    assert " ".join(line.strip() for line in lines) == reason.strip()
+
+
+@pytest.mark.parametrize(
+    ("status", "out", "err"),
+    [
+        ("enabled", "b: enabled\n", ""),
+        ("blocked", "b: blocked\n", "edged: b is switched on, and blocked: no node\n"),
+    ],
+)
+def test_switch_says_what_the_tool_is_afterwards(status, out, err, daemon, capsys):
+    daemon(**{"tools/state": {}, "describe": row("b", status, problem="no node")})
+    assert run(["tools", "--enable", "b"]) == 0
+    assert capsys.readouterr() == (out, err)
 
 
 @pytest.mark.parametrize("words", [["--json"], ["--all"], ["--all", "--json"]])
@@ -144,3 +168,24 @@ def test_check_tool_knows_the_built_in_names_and_notes_are_no_failure(capsys, tm
     assert run(["check-tool", str(tmp_path / "soil")]) == 0
     (line,) = capsys.readouterr().out.splitlines()
     assert "TOOL.md:6: note: calls: none is neither built in nor" in line
+
+
+def test_tool_of_another_name_than_its_directory_is_found_by_the_directory(daemon):
+    """And a directory of tools that nobody can read is named."""
+    rows = [row("other", source="/d/mine"), row("/d/tools", source="/d/tools", problem="/d: shut")]
+    client = daemon(**{"tools/state": {"tools": rows}})
+    assert tools.lacking(client, "mine") == "the tool in /d/mine is named 'other'"
+    assert tools.lacking(client, "none") == "/d: shut"
+    client.answers["edged/tools/state"] = {"tools": rows[:1]}
+    assert tools.lacking(client, "none") == ""
+
+
+def test_findings_are_named_by_the_path_that_was_given(capsys, tmp_path, monkeypatch):
+    (tmp_path / "here").mkdir()
+    (tmp_path / "tool").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    assert run(["check-tool", "../tool"]) == 1
+    assert capsys.readouterr().out == (
+        "../tool/TOOL.md: error: no TOOL.md: add TOOL.md, "
+        "or have a whole tool written by edged new-tool NAME\n"
+    )

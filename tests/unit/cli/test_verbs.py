@@ -1,12 +1,15 @@
 """The table of verbs: help, exit codes, faults in one form (contract, section 2)."""
 
+import errno
+import io
 import re
 import shlex
 
 import pytest
 
 from edged import __main__, __version__
-from edged.cli import VERBS, load, overview, run
+from edged.cli import VERBS, complain, load, overview, run
+from edged.cli.faults import cannot, unwritable
 from edged.cli.parser import Parser
 
 
@@ -57,17 +60,25 @@ def test_version_is_printed(capsys):
     ("words", "says"),
     [
         (["cal"], "unknown verb 'cal': did you mean 'call'?"),
-        (["xyzzy"], "unknown verb 'xyzzy': see edged --help"),
+        (
+            ["xyzzy"],
+            "unknown verb 'xyzzy': see edged --help; a tool is called by edged call xyzzy",
+        ),
+        (["cal", "name=Ada"], "a tool is called by edged call cal"),
+        (["tools", "foo"], "what is 'foo', did you mean edged describe foo?"),
         (["--json", "tools"], "the verb comes first"),
         (["tools", "--jsn"], "what is '--jsn', did you mean --json?: see edged tools --help"),
         (["tools", "--zzzz=1"], "what is '--zzzz=1': see edged tools --help"),
-        (["tools", "extra"], "what is 'extra': see edged tools --help"),
-        (["tools", "--format", "xml"], "argument --format: invalid choice"),
+        (["log", "extra"], "what is 'extra': see edged log --help"),
+        (["tools", "--format", "xml"], "argument --format: 'xml' is not known: choose one of"),
+        (["tools", "--format", "opnai"], "'opnai' is not known: did you mean openai?"),
+        (["new-tool", "x", "--language", "bsh"], "'bsh' is not known: did you mean bash?"),
+        (["token", "ad", "x"], "argument action: 'ad' is not known: did you mean add?"),
         (["tools", "--enable", "a", "--disable", "b"], "not allowed with"),
         (["tools", "--all", "--format", "mcp"], "--all and --format"),
-        (["describe"], "required: TOOL"),
-        (["call"], "required: TOOL: see edged call --help"),
-        (["log", "--limit", "x"], "--limit: must be a whole number, 0 or more, not x"),
+        (["describe"], "TOOL is missing: see edged describe --help"),
+        (["call"], "TOOL is missing: see edged call --help"),
+        (["log", "--limit", "x"], "--limit: must be a whole number from 0 to 999999999, not x"),
         (["new-tool", "gpio"], "gpio is the name of a built-in tool: choose another"),
         (["new-tool", "echo"], "echo is the name of a built-in tool: choose another"),
         (
@@ -76,16 +87,26 @@ def test_version_is_printed(capsys):
         ),
         (["status", "--timeout", "0"], "must be more than 0 and at most 86400 seconds, not 0"),
         (["status", "--timeout", "nan"], "must be more than 0 and at most 86400 seconds, not nan"),
-        (["log", "--limit", "-1"], "--limit: must be a whole number, 0 or more, not -1"),
+        (["log", "--limit", "-1"], "--limit: must be a whole number from 0 to 999999999, not -1"),
+        (
+            ["log", "--limit", "9" * 10],
+            "must be a whole number from 0 to 999999999, not 9999999999",
+        ),
+        (["status", "--timeout", "5"], "--timeout says how long to wait: give --wait-ready too"),
+        (["new-tool", "x", "--directory", ""], "--directory is empty: name one"),
         (["token", "add"], "token add needs a name"),
         (["token", "list", "x"], "token list takes no name"),
         (["token", "revoke", "x", "--role", "owner"], "go with edged token add"),
         (["new-tool", "Bad-Name"], "is no tool name"),
         (["new-tool", "a" * 41], "is no tool name"),
-        (["completion", "tcsh"], "invalid choice: 'tcsh'"),
+        (["completion", "tcsh"], "'tcsh' is not known: choose one of bash, zsh, fish"),
         (["tools", "--socket", "/s", "--url", "http://x"], "name one of them"),
         (["tools", "--url", "http://x"], "a URL needs a token"),
-        (["tools", "--url", "http://x", "--token-file", "/none"], "--token-file /none: No such"),
+        (
+            ["tools", "--url", "http://x", "--token-file", "/none"],
+            "--token-file: cannot read /none: No such file",
+        ),
+        (["tools", "--url", "http://x", "--token-file", "/dev/null"], "/dev/null is empty"),
     ],
 )
 def test_wrong_usage_is_exit_code_2_with_what_to_do(words, says, capsys, monkeypatch):
@@ -155,8 +176,9 @@ def test_url_of_nobody_is_exit_code_3(capsys, monkeypatch):
 
 @pytest.mark.parametrize("url", ["ftp://x", "127.0.0.1:8420", "http://x:port", "http://"])
 def test_address_that_is_none_says_how_one_looks(url, capsys, monkeypatch):
-    monkeypatch.setenv("EDGED_TOKEN", "t")
-    assert run(["tools", "--url", url]) == 1
+    """Wrong usage, and found before a token is asked for."""
+    monkeypatch.delenv("EDGED_TOKEN", raising=False)
+    assert run(["tools", "--url", url]) == 2
     assert "write one such as http://127.0.0.1:8420" in capsys.readouterr().err
 
 
@@ -185,3 +207,46 @@ def test_interrupt_is_exit_code_130(monkeypatch):
 def test_short_road_takes_plain_options_only(words, found):
     """All else is the parser's, which has the words for it."""
     assert __main__.plain(words, ("socket", "http")) == found
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (PermissionError(errno.EACCES, "x", "/f"), "cannot use /f: Permission denied: check its"),
+        (OSError(errno.ENOSPC, "x"), "cannot write the output: No space left on device: free"),
+        (OSError(errno.ENOTCONN, "not connected"), "not connected"),
+        (OSError("odd"), "odd"),
+        (OSError(), "OSError"),
+    ],
+)
+def test_error_of_the_system_is_said_in_words(error, says, capsys, monkeypatch):
+    """Contract, section 2: what went wrong, what to do."""
+
+    def fails(_):
+        raise error
+
+    monkeypatch.setattr(load("doctor"), "run", fails)
+    assert run(["doctor"]) == 1
+    assert capsys.readouterr().err.startswith(f"edged: {says}")
+
+
+def test_file_that_cannot_be_made_has_its_reason(tmp_path):
+    assert unwritable(str(tmp_path / "new" / "deeper")) == 0
+    (tmp_path / "file").touch()
+    assert unwritable(str(tmp_path / "file" / "below")) == errno.ENOTDIR
+    assert cannot("write", "/f", errno.EROFS, "do") == "cannot write /f: Read-only file system: do"
+    assert cannot("write", "/f", OSError("odd")) == "cannot write /f: odd"
+
+
+def test_long_fault_is_broken_at_spaces_on_a_terminal(monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    screen = Terminal()
+    monkeypatch.setattr("sys.stderr", screen)
+    monkeypatch.setenv("COLUMNS", "40")
+    assert complain("word " * 20 + "\n  second line", 1) == 1
+    lines = screen.getvalue().splitlines()
+    assert max(map(len, lines)) <= 40
+    assert lines[-1] == "  second line"

@@ -1,41 +1,18 @@
-"""The BME280 driver: datasheet values, and its register model through the bus.
-
-The worked values are Bosch's (BST-BMP280-DS001, section 3.12, same formulas),
-the humidity ones from Bosch's own C code for the same calibration.
-"""
+"""The BME280 driver through the bus, with a BME280 and with a BMP280 in its place."""
 
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from edged.bus.sim import SimI2c
-from edged.drivers import bme280
-from edged.drivers.bme280 import SIM_CALIBRATION as CAL
+from edged.drivers import _bosch, bme280, bmp280
+from edged.drivers._bosch_model import CALIBRATION
 from edged.errors import BusError, DataError, NoDeviceError
+from edged.testing import FakeClock
 
-LOW = bytes.fromhex(
-    "706b 4367 18fc 7d8e 43d6 d00b 270b 8c00 f9ff 8c3c f8c6 7017 00 4b".replace(" ", "")
-)
-HIGH = bytes.fromhex("6a01 00 13 29 03 1e".replace(" ", ""))
-
-
-class FakeClock:
-    """Time that passes only by sleeping."""
-
-    def __init__(self):
-        self.seconds = 1000.0
-        self.slept = []
-
-    def monotonic(self):
-        return self.seconds
-
-    now = monotonic
-
-    async def sleep(self, seconds):
-        self.slept.append(seconds)
-        self.seconds += seconds
+# The trimming parameters of Bosch's worked example (BMP280 datasheet, 3.12).
+LOW = bytes.fromhex("706b436718fc7d8e43d6d00b270b8c00f9ff8c3cf8c67017004b")
+HIGH = bytes.fromhex("6a01001329031e")
 
 
 @pytest.fixture
@@ -56,89 +33,6 @@ def bus(sim):
 @pytest.fixture
 async def device(bus, clock):
     return await bme280.probe(bme280.Config(), bus, clock.sleep)
-
-
-def test_calibration_decodes_from_the_chips_memory():
-    """Table 16; H4 and H5 share 0xE5."""
-    assert bme280.decode_calibration(LOW, HIGH) == CAL
-
-
-def test_negative_h4_and_h5_are_12_bits_with_sign():
-    """Both signed 12-bit."""
-    cal = bme280.decode_calibration(LOW, bytes.fromhex("6a010080ffff1e"))
-    assert (cal.h4, cal.h5) == (-2048 + 15, -1)
-
-
-@given(st.integers(-2048, 2047), st.integers(-2048, 2047), st.integers(-128, 127))
-def test_calibration_encodes_and_decodes_to_itself(h4, h5, h6):
-    cal = CAL._replace(h4=h4, h5=h5, h6=h6)
-    assert bme280.decode_calibration(*bme280.encode_calibration(cal)) == cal
-
-
-def test_the_worked_example_in_raw_bytes():
-    """Raw bytes F7..FE of the first vector."""
-    raw = bme280.decode_data(bytes.fromhex("655AC07EED007530"))
-    assert raw == (519888, 415148, 30000)
-    assert bme280.encode_data(raw) == bytes.fromhex("655AC07EED007530")
-    values = [sample.value for sample in bme280.samples(raw, CAL)]
-    assert values == [25.082, 100653.258, 55.001]
-
-
-def test_the_worked_example_in_formulas():
-    """BMP280 3.12: t_fine 128422, 25.08 Cel, 100653.27 Pa (integer), 100653.258 Pa (double)."""
-    assert int(bme280.fine_temperature(519888, CAL)) == 128422
-    assert bme280.temperature_cel(519888, CAL) == pytest.approx(25.082478, abs=1e-6)
-    assert bme280.pressure_pa(415148, 128422, CAL) == pytest.approx(100653.258, abs=1e-3)
-    assert bme280.humidity_rh(30000, 128422, CAL) == pytest.approx(55.0007, abs=1e-4)
-    assert bme280.humidity_rh(25000, 128422, CAL) == pytest.approx(27.0789, abs=1e-4)
-
-
-def test_negative_temperatures():
-    """The cold vector."""
-    t_fine = int(bme280.fine_temperature(380000, CAL))
-    assert t_fine == -97121
-    assert bme280.temperature_cel(380000, CAL) == pytest.approx(-18.968968, abs=1e-6)
-    assert bme280.pressure_pa(415148, t_fine, CAL) == pytest.approx(93971.395, abs=1e-3)
-    assert bme280.humidity_rh(28000, t_fine, CAL) == pytest.approx(43.0265, abs=1e-4)
-
-
-def test_an_empty_pressure_calibration_never_divides_by_zero():
-    """8.1: returns 0 to avoid the exception."""
-    assert bme280.pressure_pa(415148, 128422, CAL._replace(p1=0)) == 0.0
-
-
-@pytest.mark.parametrize(
-    ("raw", "missing"),
-    [
-        ((0x80000, 0x80000, 0x8000), ["temperature", "pressure", "humidity"]),
-        ((0x80000, 415148, 30000), ["temperature", "pressure", "humidity"]),
-        ((519888, 0x80000, 30000), ["pressure"]),
-        ((519888, 415148, 0x8000), ["humidity"]),
-    ],
-)
-def test_what_was_not_measured_has_no_value(raw, missing):
-    """5.4.7 to 5.4.9; skip codes are never values."""
-    found = bme280.samples(bme280.Raw(*raw), CAL)
-    assert [s.channel for s in found if s.value is None] == missing
-    assert all((s.quality == "error") == (s.value is None) for s in found)
-
-
-@pytest.mark.parametrize(
-    ("raw", "channel", "limit"),
-    [
-        ((800_000, 415148, 30000), 0, 85.0),
-        ((250_000, 415148, 30000), 0, -40.0),
-        ((519888, 300_000, 30000), 1, 110_000.0),
-        ((519888, 900_000, 30000), 1, 30_000.0),
-        ((519888, 415148, 50_000), 2, 100.0),
-        ((519888, 415148, 15_000), 2, 0.0),
-    ],
-)
-def test_beyond_the_chips_range_the_limit_is_given_and_marked(raw, channel, limit):
-    """Clamp -40..85 C, 300..1100 hPa, 0..100 %."""
-    sample = bme280.samples(bme280.Raw(*raw), CAL)[channel]
-    assert (sample.value, sample.quality) == (limit, "clipped")
-    assert sample.note.startswith("beyond the chip's range")
 
 
 @pytest.mark.parametrize("oversampling", [1, 2, 4, 8, 16])
@@ -162,6 +56,8 @@ async def test_the_driver_reads_what_is_true(oversampling, cel, pascal, percent,
     assert pressure.value == pytest.approx(pascal, abs=2.62)
     assert humidity.value == pytest.approx(percent, abs=0.01)
     assert {s.quality for s in (temperature, pressure, humidity)} == {"ok"}
+    assert {len(s.raw) for s in (temperature, pressure, humidity)} == {8}
+    assert _bosch.samples(_bosch.decode_data(humidity.raw), CALIBRATION)[2].value == humidity.value
 
 
 async def test_the_temperature_drifts_with_the_clock(clock):
@@ -169,7 +65,7 @@ async def test_the_temperature_drifts_with_the_clock(clock):
     device = await bme280.probe(bme280.Config(), SimI2c("i2c-1", {0x76: sim}), clock.sleep)
     values = []
     for _ in range(60):
-        clock.seconds += sim.DRIFT_PERIOD_S / 60
+        clock.advance(sim.DRIFT_PERIOD_S / 60)
         values.append((await device.read())[0].value)
     assert min(values) == pytest.approx(18.0, abs=0.05)
     assert max(values) == pytest.approx(22.0, abs=0.05)
@@ -178,54 +74,9 @@ async def test_the_temperature_drifts_with_the_clock(clock):
 
 async def test_a_measurement_sleeps_its_longest_time_before_it_polls(device, clock):
     """9.1: 9.3 ms at one sample of each."""
-    assert bme280.measurement_s(1) == pytest.approx(0.0093)
-    clock.slept.clear()
+    before = clock.monotonic()
     await device.read()
-    assert clock.slept == [pytest.approx(0.0093)]
-
-
-async def test_a_reading_during_another_ones_measurement_waits_for_it(bus, sim, clock, device):
-    """5.4.4: bit 3 is set while a conversion runs; the data are not ready before."""
-    sim.write(b"\xf4\x25")
-    sim.read(1)
-    assert sim.write(b"\xf3") or sim.read(1) == b"\x08"
-    clock.seconds += 0.01
-    assert sim.write(b"\xf3") or sim.read(1) == b"\x00"
-    assert sim.write(b"\xf4") or sim.read(1) == b"\x24"
-
-
-async def test_normal_mode_measures_for_ever(sim, clock):
-    """3.3.4; the kernel's own driver uses it."""
-    clock.seconds += 1
-    sim.write(b"\xf2\x01\xf4\x27")
-    clock.seconds += 1
-    sim.write(b"\xf7")
-    first = sim.read(8)
-    sim.temperature_cel += 5
-    sim.write(b"\xf7")
-    assert sim.read(8) != first
-    assert sim.write(b"\xf4") or sim.read(1) == b"\x27"
-
-
-async def test_humidity_counts_only_from_the_next_ctrl_meas(sim, clock):
-    """5.4.3; write F2 before F4, else it is ignored."""
-    clock.seconds += 1
-    sim.write(b"\xf4\x25\xf2\x01")
-    clock.seconds += 1
-    sim.write(b"\xf7")
-    assert bme280.decode_data(sim.read(8)).humidity == 0x8000
-    sim.write(b"\xf4\x01")
-    clock.seconds += 1
-    sim.write(b"\xf7")
-    raw = bme280.decode_data(sim.read(8))
-    assert (raw.temperature, raw.pressure) == (0x80000, 0x80000)
-    assert raw.humidity != 0x8000
-
-
-async def test_writes_to_other_registers_change_nothing(sim):
-    sim.write(b"\xd0\x00\xe0\x00\xf4\x24")
-    sim.write(b"\xd0")
-    assert sim.read(1) == b"\x60"
+    assert clock.monotonic() - before == pytest.approx(0.0093)
 
 
 class Wired:
@@ -245,14 +96,13 @@ class Wired:
 @pytest.mark.parametrize(
     ("chip_id", "words"),
     [
-        (0x58, "is not a BME280: its id is 0x58, a BMP280, which has no humidity"),
-        (0x55, "a BMP180"),
+        (0x55, "is not a BME280: its id is 0x55, a BMP180"),
         (0x61, "a BME680"),
         (0x13, "another chip"),
     ],
 )
 async def test_another_chip_is_named(chip_id, words, clock):
-    """Identity register 0xD0 (5.4.1); a BMP280 sold as BME280 is said."""
+    """Identity register 0xD0 (5.4.1)."""
     bus = SimI2c("i2c-1", {0x76: Wired(xD0=bytes([chip_id]))})
     with pytest.raises(DataError, match=words):
         await bme280.probe(bme280.Config(), bus, clock.sleep)
@@ -277,7 +127,7 @@ async def test_a_conversion_that_never_ends_is_given_up(clock):
     bus = SimI2c("i2c-1", {0x76: Wired(xD0=b"\x60", xF3=b"\x08", x88=LOW, xE1=HIGH)})
     with pytest.raises(DataError, match="status bit 'measuring' stays set"):
         await bme280.probe(bme280.Config(), bus, clock.sleep)
-    assert clock.seconds < 1001
+    assert clock.monotonic() < 1
 
 
 async def test_data_of_all_ones_is_no_reading(clock):
@@ -286,15 +136,63 @@ async def test_data_of_all_ones_is_no_reading(clock):
         await bme280.probe(bme280.Config(), SimI2c("i2c-1", {0x76: chip}), clock.sleep)
 
 
+async def test_a_bmp280_in_its_place_has_no_humidity_and_says_so(clock):
+    """Fault 29 (finitespace/BME280#125): its humidity used to read 0 %."""
+    bus = SimI2c("i2c-1", {0x76: bmp280.Sim(clock, temperature_cel=-5.0)})
+    device = await bme280.probe(bme280.Config(), bus, clock.sleep)
+    samples = await device.read()
+    assert [sample.channel for sample in samples] == ["temperature", "pressure"]
+    assert samples[0].value == pytest.approx(-5.0, abs=0.005)
+    assert device.identity == "BMP280, id 0x58: a BMP280 sold as a BME280 has no humidity"
+
+
+class FirstWrong:
+    """A chip whose first data after a reset are those of another temperature (380000)."""
+
+    def __init__(self, sim):
+        self.sim = sim
+        self.reads = 0
+
+    def write(self, data):
+        self.pointer = data[0]
+        self.sim.write(data)
+
+    def read(self, length):
+        data = self.sim.read(length)
+        if self.pointer != 0xF7:
+            return data
+        self.reads += 1
+        return bytes.fromhex("655AC05CC6007530") if self.reads == 1 else data
+
+
+async def test_the_first_measurement_after_the_reset_is_discarded(sim, clock):
+    """Fault 30 (finitespace/BME280#59, SparkFun_BME280#27): it was wrong."""
+    bus = SimI2c("i2c-1", {0x76: FirstWrong(sim)})
+    device = await bme280.probe(bme280.Config(), bus, clock.sleep)
+    assert (await device.read())[0].value == pytest.approx(21.5, abs=0.005)
+
+
+async def test_a_chip_that_never_measures_has_no_values(clock):
+    """Fault 30 (BMP280_driver#16): the skip codes were taken for values for ever."""
+    chip = Wired(xD0=b"\x60", x88=LOW, xE1=HIGH, xF7=bytes.fromhex("8000008000008000"))
+    device = await bme280.probe(bme280.Config(), SimI2c("i2c-1", {0x76: chip}), clock.sleep)
+    samples = await device.read()
+    assert [sample.value for sample in samples] == [None, None, None]
+    assert {(s.quality, s.note) for s in samples} == {("error", "the chip did not measure it")}
+
+
 @pytest.mark.parametrize(
-    ("kind", "error"), [("nack", NoDeviceError), ("timeout", BusError), ("all_ones", EOFError)]
+    ("kind", "error"),
+    [
+        ("nack", NoDeviceError),
+        ("timeout", BusError),
+        ("all_ones", (NoDeviceError, DataError)),
+    ],
 )
 async def test_a_fault_at_any_transfer_is_an_error_and_frees_the_bus(
     kind, error, bus, clock, device
 ):
     """Issue 3, part 1: a failed caller never blocks the next."""
-    if kind == "all_ones":
-        error = (NoDeviceError, DataError)
     bus.fail(0x76, kind)
     with pytest.raises(error):
         await device.read()

@@ -962,7 +962,9 @@ async def test_an_owner_manages_tokens_and_an_agent_is_refused(core, peer, agent
 
 def test_a_line_of_too_many_values_is_refused_before_it_is_decoded(peer):
     """16 MiB of brackets would become 400 MiB of objects, whatever asks for them."""
-    line = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"say","arguments":{"x":['
+    line = (
+        b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"say","arguments":{"x":['
+    )
     peer.connection.receive(line + b"[]," * 300_000 + b"0]}}}")
     (answer,) = peer.sent
     assert answer["error"]["code"] == -32600  # JSON-RPC: Invalid Request

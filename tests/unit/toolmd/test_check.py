@@ -228,7 +228,8 @@ def test_problems_of_the_directory_are_errors(root: Path) -> None:
     assert only(root / "none").reason == "is not a directory"
     empty = root / "empty"
     empty.mkdir()
-    assert (only(empty).reason, only(empty).remedy) == ("no TOOL.md", "add TOOL.md")
+    assert only(empty).reason == "no TOOL.md"
+    assert only(empty).remedy == "add TOOL.md, or have a whole tool written by edged new-tool NAME"
     (root / "link").symlink_to("empty")
     assert only(root / "link").reason == "is a link"
     (empty / "index.ts").write_text("enum A { B }")

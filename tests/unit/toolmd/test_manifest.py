@@ -211,6 +211,17 @@ def test_a_fault_of_an_input_is_found(text: str, key: str, words: str) -> None:
     assert any(k == f"inputs.a.{key}" and words in reason for _, k, reason in found)
 
 
+def test_a_misspelt_type_is_told_once() -> None:
+    """Not both: that it counts as string, and that it is a fault."""
+    text = f"---\n{HEAD}inputs:\n  a:\n    type: nmber\n    description: x\n    default: 1\n---\n"
+    found = review(text.encode(), "TOOL.md")
+    (fault,) = found.faults
+    assert fault.key == "inputs.a.type"
+    assert fault.reason.startswith("'nmber' is unknown: write one of string, number")
+    assert fault.reason.endswith("; did you mean 'number'?")
+    assert found.warnings == ()
+
+
 def test_every_fault_of_a_file_is_told_at_once() -> None:
     """Issue 2, part 3."""
     text = "name: 5\nversion: x\nlanguage: ruby\ntimeout: 0\ninputs: {a: {optional: maybe}}"

@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from edged.board import Board
-from edged.bus.settings import GpioConfig
-from edged.bus.sim import SimGpio, StoryButton
+from edged.bus.settings import BoardConfig, GpioConfig
+from edged.bus.sim import SimBuses, SimGpio, StoryButton
 from edged.tools import gpio
 
 
@@ -65,7 +65,10 @@ async def test_a_line_without_a_value_is_read(core):
         ({"action": "read"}, "gpio: line: is required; lines: button, led"),
         ({"action": "write", "line": "led"}, "gpio: value: is required: on or off"),
         ({"action": "read", "line": "led", "value": "on"}, "gpio: value: belongs to action write"),
-        ({"line": "pump"}, "no gpio line 'pump': button, led"),
+        (
+            {"line": "pump"},
+            "no gpio line 'pump': there is button, led, and those of the chips, such as GPIO17",
+        ),
         ({"line": "button", "value": "on"}, "button is an input: only outputs can be written"),
     ],
 )
@@ -87,16 +90,11 @@ async def test_a_value_that_is_no_level_is_refused(core, value):
 async def test_a_line_that_cannot_be_had_hides_no_other(core):
     """It stands in the list with its reason, and is tried again each time."""
     lines = SimGpio({"GPIO17": None}, core.clock.now)
-    board = Board(
-        {},
-        {
-            "led": GpioConfig(line="GPIO17", direction="output"),
-            "pump": GpioConfig(line="GPIO99", direction="output"),
-        },
-        {},
-        lines,
-        core.clock,
-    )
+    gpio = {
+        "led": GpioConfig(line="GPIO17", direction="output"),
+        "pump": GpioConfig(line="GPIO99", direction="output"),
+    }
+    board = Board(BoardConfig(gpio=gpio), SimBuses(gpio=lines), core.clock)
     async with board:
         result = await use(core, board)
     assert not result.is_error
@@ -108,7 +106,7 @@ async def test_a_line_that_cannot_be_had_hides_no_other(core):
 
 async def test_a_board_without_lines_says_how_to_add_them(core):
     """A newcomer's first call."""
-    bare = Board({}, {}, {}, None, core.clock)
+    bare = Board(BoardConfig(), SimBuses(), core.clock)
     async with bare:
         result = await use(core, bare)
         assert "add them under `board: gpio:`" in result.for_llm
@@ -120,7 +118,15 @@ def test_the_schema_is_plain():
     """Contract, section 8: enums as strings; a level may be said in three ways."""
     properties = gpio.gpio.schema["properties"]
     assert properties["action"]["type"] == "string"
-    assert properties["action"]["enum"] == ["list", "read", "write"]
+    assert properties["action"]["enum"] == [
+        "list",
+        "pulse",
+        "pwm",
+        "read",
+        "servo",
+        "watch",
+        "write",
+    ]
     assert properties["value"]["anyOf"] == [
         {"type": "string", "enum": ["off", "on"]},
         {"type": "boolean"},

@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from edged.board import Board
-from edged.bus.settings import SensorConfig
-from edged.bus.sim import SimI2c
+from edged.bus.settings import BoardConfig, SensorConfig
+from edged.bus.sim import SimBuses, SimI2c
 from edged.drivers import bme280
 from edged.tools import sensors
 
@@ -29,7 +29,8 @@ def board(core, *names, chips=(0x76,), **truth):
         for name, address in addresses.items()
     }
     bus = SimI2c("i2c-1", {address: bme280.Sim(core.clock, **truth) for address in chips})
-    return Board(configs, {}, {"i2c-1": bus}, None, core.clock, sleep=core.sleep)
+    buses = SimBuses(i2c={"i2c-1": bus})
+    return Board(BoardConfig(sensors=configs), buses, core.clock, sleep=core.sleep)
 
 
 async def test_without_inputs_the_sensors_are_listed_with_their_units(core):
@@ -129,11 +130,11 @@ async def test_a_value_that_is_not_sure_says_why(core):
 async def test_what_is_not_there_is_refused_with_what_there_is(core):
     """Errors say what to do."""
     unknown = await read(core, sensor="cellar")
-    assert (unknown.is_error, unknown.for_llm) == (True, "no sensor 'cellar': greenhouse")
+    assert (unknown.is_error, unknown.for_llm) == (True, "no sensor 'cellar': there is greenhouse")
     channel = await read(core, sensor="greenhouse", channel="wind")
     assert "it has temperature, pressure, humidity" in channel.for_llm
     lonely = await read(core, channel="humidity")
-    assert (lonely.is_error, lonely.for_llm) == (True, "sensor: sensor: is required with channel")
+    assert (lonely.is_error, lonely.for_llm) == (True, "sensor: sensor: is required")
 
 
 async def test_a_board_without_sensors_says_how_to_add_them(core):

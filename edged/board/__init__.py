@@ -1,0 +1,453 @@
+"""The board: its configured sensors, actuators and GPIO lines, over buses that are handed in.
+
+Laws: a device is looked for when it is first needed, so that an absent one never
+stops the start; outputs stand on their safe level from start and after stop; a
+cancelled or failed caller never blocks the next. Loop thread only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any, Self, TypeVar
+
+from edged.board.actuator import Actuator, ActuatorInfo
+from edged.board.claims import Claims, refuse_twice
+from edged.board.device import Ports
+from edged.board.line import GpioLine, LineInfo
+from edged.board.sensor import Publish, Sensor, SensorInfo
+from edged.bus import Buses, Edge, PwmChannel
+from edged.bus.settings import BoardConfig, GpioConfig, bus_name
+from edged.clock import Clock
+from edged.drivers import Sample, Sleep
+from edged.errors import (
+    DeniedError,
+    EdgedError,
+    Fault,
+    InvalidArgumentsError,
+    NoDeviceError,
+)
+from edged.units import Reading
+
+__all__ = ["ActuatorInfo", "Board", "LineInfo", "SensorInfo"]
+
+_Part = TypeVar("_Part")
+
+
+def _nobody(_kind: str, _facts: dict[str, Any]) -> None:
+    """Nobody listens to events."""
+
+
+class Board:
+    """The configured devices and lines; `async with` opens and closes them.
+
+    Args:
+        config: `board:` of edged.yaml.
+        buses: those that there are.
+        clock: time of readings.
+        sleep: how drivers wait.
+        publish: who is told of events.
+
+    Raises:
+        ConfigError: an unknown driver, a setting that its driver refuses, or
+            one address or line configured twice.
+    """
+
+    def __init__(
+        self,
+        config: BoardConfig,
+        buses: Buses,
+        clock: Clock,
+        *,
+        sleep: Sleep = asyncio.sleep,
+        publish: Publish = _nobody,
+    ) -> None:
+        self.config = config
+        self.buses = buses
+        self._clock, self._publish = clock, publish
+        self._claims = Claims()
+        self._open = False
+        ports = Ports(buses)
+        self._sensors = {
+            name: Sensor(name, one, buses, ports, clock, sleep, self._claims, publish)
+            for name, one in config.sensors.items()
+        }
+        self._actuators = {
+            name: Actuator(name, one, buses, ports, sleep, self._claims, publish)
+            for name, one in config.actuators.items()
+        }
+        self._lines = {
+            name: GpioLine(name, one, lambda: buses.gpio, clock, publish)
+            for name, one in config.gpio.items()
+        }
+        self._pwm: dict[str, PwmChannel] = {}
+        self._loose: dict[str, GpioLine] = {}
+        """Lines that are used by their own name, without a configuration."""
+        refuse_twice(
+            {
+                **{f"board.sensors.{s.name}": s.place for s in self._sensors.values()},
+                **{f"board.actuators.{a.name}": a.place for a in self._actuators.values()},
+                **{f"board.gpio.{name}": one.line for name, one in config.gpio.items()},
+            }
+        )
+        parts: list[Sensor | Actuator] = [*self._sensors.values(), *self._actuators.values()]
+        for part in parts:
+            if part.place:
+                self._claims.take(part.place, part.holder)
+
+    async def __aenter__(self) -> Self:
+        self._open = True
+        try:
+            for line in self._lines.values():
+                await line.start()
+            for actuator in self._actuators.values():
+                await actuator.start()
+        except BaseException:
+            await self._close()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._close()
+
+    def sample(self, on_readings: Callable[[tuple[Reading, ...]], None] | None = None) -> None:
+        """Begin to sample the sensors; each measurement is handed to `on_readings`."""
+        for sensor in self._sensors.values():
+            sensor.on_readings = on_readings
+            sensor.sample()
+
+    def wake(self) -> None:
+        """Something was plugged in: look for what is absent at once."""
+        for sensor in self._sensors.values():
+            sensor.wake()
+
+    # What there is ------------------------------------------------------------------------
+
+    @property
+    def sensors(self) -> tuple[SensorInfo, ...]:
+        """The configured sensors, by name."""
+        return tuple(self._sensors[name].info() for name in sorted(self._sensors))
+
+    @property
+    def actuators(self) -> tuple[ActuatorInfo, ...]:
+        """The configured actuators, by name."""
+        return tuple(self._actuators[name].info() for name in sorted(self._actuators))
+
+    @property
+    def lines(self) -> tuple[LineInfo, ...]:
+        """The configured GPIO lines, by name."""
+        return tuple(self._lines[name].info() for name in sorted(self._lines))
+
+    # Sensors ------------------------------------------------------------------------------
+
+    async def read(
+        self, name: str, channel: str | None = None, *, max_age_s: float = 0.0
+    ) -> tuple[Reading, ...]:
+        """Readings of one measurement.
+
+        Args:
+            name: of a configured sensor.
+            channel: only this one.
+            max_age_s: a measurement this old will do; by default a new one is
+                made, or one under way shared.
+
+        Raises:
+            NoDeviceError: no such sensor (the message lists those there are),
+                or it does not answer.
+            InvalidArgumentsError: the sensor has no such channel.
+            BusyError: its bus is claimed; the message names the holder.
+            BusError: a transfer failed.
+            DataError: it answered with what cannot be right.
+        """
+        sensor = self._sensor(name, channel)
+        readings = sensor.recent(max_age_s)
+        if readings is None:
+            readings = await sensor.measure()
+        return tuple(one for one in readings if channel in {None, one.channel})
+
+    def latest(self, name: str) -> tuple[Reading, ...]:
+        """The last readings of a sensor, without measuring; () before the first.
+
+        Raises:
+            NoDeviceError: no such sensor.
+        """
+        return self._sensor(name).latest()
+
+    def alarms(self, name: str) -> Mapping[str, str]:
+        """Channels of a sensor that are out of their bounds: `above` or `below`."""
+        return self._sensor(name).alarms()
+
+    async def identify(self, name: str) -> SensorInfo:
+        """Look for a sensor's chip anew; see `read` for errors."""
+        sensor = self._sensor(name)
+        await sensor.identify()
+        return sensor.info()
+
+    async def calibrate(self, name: str, channel: str, true_value: float) -> float:
+        """Have a channel say `true_value` for what it measures now; returns its new offset.
+
+        Raises: as `read`, or InvalidArgumentsError where it has no value now.
+        """
+        sensor = self._sensor(name, channel)
+        before = sensor.offsets
+        sensor.calibrate({**before, channel: 0.0})
+        try:
+            readings = await sensor.measure()
+            (found,) = (one.value for one in readings if one.channel == channel)
+            if found is None:
+                reason = f"{name} has no value of {channel} now to compare with"
+                raise InvalidArgumentsError([Fault("channel", reason)])
+        except BaseException:
+            sensor.calibrate(before)
+            raise
+        offset = round(true_value - found, 6)
+        sensor.calibrate({**before, channel: offset})
+        return offset
+
+    def offsets(self, stored: Mapping[str, dict[str, float]]) -> None:
+        """Use stored calibrations, by sensor and channel; those of others are left alone."""
+        for name, offsets in stored.items():
+            if name in self._sensors:
+                self._sensors[name].calibrate(offsets)
+
+    def check_channel(self, name: str, channel: str | None) -> None:
+        """Refuse a sensor or a channel that is not there; errors as `read`."""
+        self._sensor(name, channel)
+
+    def _sensor(self, name: str, channel: str | None = None) -> Sensor:
+        self._check_open()
+        sensor = _known(self._sensors, name, "sensor")
+        channels = [known.name for known in sensor.channels]
+        if channel is not None and channel not in channels:
+            reason = f"{name} has no channel {channel!r}: it has {', '.join(channels)}"
+            raise InvalidArgumentsError([Fault("channel", reason)])
+        return sensor
+
+    # Actuators ----------------------------------------------------------------------------
+
+    async def act(self, name: str, command: str, arguments: dict[str, Any]) -> str:
+        """Tell an actuator what to do; see `Actuator.act`.
+
+        Raises:
+            NoDeviceError: no such actuator (the message lists those there are).
+        """
+        self._check_open()
+        return await _known(self._actuators, name, "actuator").act(command, arguments)
+
+    async def told(self, name: str) -> tuple[Sample, ...]:
+        """What an actuator was told last."""
+        self._check_open()
+        return await _known(self._actuators, name, "actuator").read()
+
+    async def safe(self) -> None:
+        """Everything that acts to its safe state."""
+        for actuator in self._actuators.values():
+            await actuator.safe()
+
+    # Lines --------------------------------------------------------------------------------
+
+    async def read_line(self, name: str) -> bool:
+        """The logical value of a line, an output's too.
+
+        Args:
+            name: of a configured line, else of a line itself (`GPIO22`).
+
+        Raises:
+            NoDeviceError: no such line (the message lists those there are).
+            BusyError: another program holds it; the message names it.
+            BusError: refused by the kernel.
+        """
+        self._check_open()
+        line = self._lines.get(name) or self._loose.get(name)
+        if line is None:
+            line = await self._loosen(name, GpioConfig(line=name, direction="input"))
+        return await line.get()
+
+    async def write_line(self, name: str, value: bool) -> None:
+        """Drives an output to a logical value.
+
+        A line that is used by its own name becomes an output, and keeps its
+        value until the daemon stops; then it goes to off.
+
+        Raises:
+            InvalidArgumentsError: the line is an input.
+            NoDeviceError: no such line (the message lists those there are).
+            BusyError: another program holds it; the message names it.
+            BusError: refused by the kernel.
+        """
+        await (await self._output(name)).set(value)
+
+    async def pulse_line(self, name: str, duration_s: float) -> None:
+        """Drives an output to on for a time, then to off; errors as `write_line`."""
+        await (await self._output(name)).pulse(duration_s)
+
+    async def watch_line(self, name: str, count: int, timeout_s: float) -> Sequence[Edge]:
+        """The next edges of a line: `count` of them, or fewer when the time is over.
+
+        Raises:
+            InvalidArgumentsError: a configured line that reports no edges.
+            NoDeviceError, BusyError, BusError: as `read_line`.
+        """
+        self._check_open()
+        line = self._lines.get(name)
+        if line is not None:
+            return await line.watch(count, timeout_s)
+        config = GpioConfig(line=name, direction="input", edge="both")
+        line = await self._loosen(name, config)
+        try:
+            return await line.watch(count, timeout_s)
+        finally:
+            del self._loose[name]
+            await line.stop()
+
+    async def set_pwm(self, channel: str, period_ns: int, duty_ns: int) -> None:
+        """Puts out pulses on a PWM channel until the daemon stops; a duty of 0 ends them.
+
+        Raises:
+            NoDeviceError, BusyError, BusError, InvalidArgumentsError: see `edged.bus.Pwm`.
+        """
+        self._check_open()
+        taken = self._pwm.get(channel)
+        if taken is None:
+            taken = self._pwm[channel] = await self.buses.pwm.request(channel, "edged")
+        await taken.set(period_ns, duty_ns)
+        if duty_ns == 0:
+            del self._pwm[channel]
+            await taken.release()
+
+    def is_configured(self, name: str) -> bool:
+        """Whether a line is one that the owner named."""
+        return name in self._lines
+
+    async def _output(self, name: str) -> GpioLine:
+        self._check_open()
+        line = self._lines.get(name)
+        if line is not None:
+            if line.config.direction != "output":
+                reason = f"{name} is an input: only outputs can be written"
+                raise InvalidArgumentsError([Fault("line", reason)])
+            return line
+        loose = self._loose.get(name)
+        if loose is None or loose.config.direction != "output":
+            loose = await self._loosen(name, GpioConfig(line=name, direction="output"))
+        return loose
+
+    async def _loosen(self, name: str, config: GpioConfig) -> GpioLine:
+        """Take a line by its own name.
+
+        Raises:
+            BusyError: it is configured under another name.
+        """
+        for one in self._lines.values():
+            if one.config.line == name:
+                raise InvalidArgumentsError(
+                    [Fault("line", f"{name} is configured as {one.name}: use that name")]
+                )
+        line = GpioLine(name, config, lambda: self.buses.gpio, self._clock, self._publish)
+        before = self._loose.pop(name, None)
+        if before is not None:
+            await before.stop()
+        try:
+            await line.get()
+        except NoDeviceError:
+            if name.partition("/")[2] or name.upper() == name:
+                raise
+            known = ", ".join(sorted(self._lines)) or "none is configured"
+            raise NoDeviceError(
+                f"no gpio line {name!r}: there is {known}, and those of the chips, such as GPIO17"
+            ) from None
+        self._loose[name] = line
+        return line
+
+    # Places -------------------------------------------------------------------------------
+
+    def allows(self, place: str) -> bool:
+        """Whether the owner's `allow:` lets tools write to a place without a confirmation."""
+        return any(
+            place == allowed or place.startswith(f"{allowed}/") for allowed in self.config.allow
+        )
+
+    def check_free(self, place: str) -> None:
+        """Refuse a place that a sensor, an actuator or a tool holds.
+
+        Raises:
+            BusyError: the message names the holder.
+        """
+        self._claims.check(place)
+
+    def check_write(self, place: str, confirmed: bool) -> None:
+        """Refuse a write that nobody confirmed (contract, section 8).
+
+        Raises:
+            BusyError: the place is held; the message names the holder.
+            DeniedError: no confirmation; the message says how to give one.
+        """
+        self.check_free(place)
+        self.check_confirmed(place, confirmed)
+
+    def check_confirmed(self, place: str, confirmed: bool) -> None:
+        """Refuse a write that nobody confirmed, to a place that the writer holds.
+
+        Raises:
+            DeniedError: no confirmation; the message says how to give one.
+        """
+        if not confirmed and not self.allows(place):
+            raise DeniedError(
+                f"a write to {place} needs confirm: true, or allow: [{place}] under board: in "
+                "edged.yaml"
+            )
+
+    @asynccontextmanager
+    async def claim(self, device: str, holder: str) -> AsyncIterator[None]:
+        """Keeps a bus or device node for its holder alone.
+
+        A measurement under way on the bus is waited for; later ones are refused.
+
+        Args:
+            device: `i2c-1` or `/dev/i2c-1`.
+            holder: who, for the others' error messages.
+
+        Raises:
+            BusyError: it is claimed; the message names the holder.
+        """
+        device = bus_name(device).removeprefix("/dev/")
+        self._claims.take(device, holder)
+        try:
+            async with AsyncExitStack() as held:
+                if device.startswith("i2c-"):
+                    bus = self.buses.i2c(device)
+                    await held.enter_async_context(bus.hold())
+                yield
+        finally:
+            self._claims.free(device)
+
+    def _check_open(self) -> None:
+        if not self._open:
+            raise NoDeviceError("the board is not open")
+
+    async def _close(self) -> None:
+        """Outputs to their safe level first, whatever else fails."""
+        self._open = False
+        failed: list[Exception] = []
+        stops: list[Callable[[], Awaitable[None]]] = [
+            *(one.stop for one in (*self._lines.values(), *self._loose.values())),
+            *(one.stop for one in self._actuators.values()),
+            *(one.release for one in self._pwm.values()),
+            *(one.stop for one in self._sensors.values()),
+            self.buses.close,
+        ]
+        for stop in stops:
+            try:
+                await stop()
+            except EdgedError as error:
+                failed.append(error)
+        if failed:
+            raise ExceptionGroup("outputs may not be on their safe level", failed)
+
+
+def _known(parts: Mapping[str, _Part], name: str, kind: str) -> _Part:
+    if name not in parts:
+        there = ", ".join(sorted(parts)) or "none is configured"
+        raise NoDeviceError(f"no {kind} {name!r}: there is {there}")
+    return parts[name]

@@ -1,0 +1,251 @@
+"""One configured device that acts: told what to do, and brought to its safe state.
+
+Commands of one device run one after the other. Loop thread only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+import msgspec
+
+from edged import log
+from edged.board.claims import Claims
+from edged.board.device import Ports, Slot
+from edged.board.sensor import Publish
+from edged.bus import Buses
+from edged.bus.settings import ActuatorConfig
+from edged.drivers import Actuator as Acting
+from edged.drivers import Command, Sample, Sleep
+from edged.errors import (
+    BusError,
+    BusyError,
+    ConfigError,
+    EdgedError,
+    Fault,
+    InvalidArgumentsError,
+    NoDeviceError,
+)
+from edged.units import duration_s
+
+
+class ActuatorInfo(msgspec.Struct, frozen=True):
+    """What is known of a configured actuator.
+
+    Attributes:
+        name: configured name.
+        driver: name of its driver.
+        bus: where it is; empty where there is none to name.
+        commands: what it can be told: name, description and the schema of its arguments.
+        identity: what the chip said it is; empty before it was found.
+        error: why it cannot be used; empty when it can.
+    """
+
+    name: str
+    driver: str
+    bus: str
+    commands: tuple[dict[str, Any], ...]
+    identity: str
+    error: str
+
+
+class Actuator:
+    """One entry of `board.actuators`."""
+
+    def __init__(
+        self,
+        name: str,
+        config: ActuatorConfig,
+        buses: Buses,
+        ports: Ports,
+        sleep: Sleep,
+        claims: Claims,
+        publish: Publish,
+    ) -> None:
+        """An actuator that nobody looked for yet.
+
+        Raises:
+            ConfigError: see `Slot`; or its driver only measures.
+        """
+        self.name, self.config = name, config
+        self.slot = Slot("actuators", name, config, buses, ports, sleep)
+        info = self.slot.driver.INFO
+        if not info.commands:
+            reason = f"{config.driver} only measures: put it under sensors"
+            raise ConfigError(reason, key=f"board.actuators.{name}.driver")
+        self.commands = {command.name: command for command in info.commands}
+        self._claims, self._publish = claims, publish
+        self._deadline_s = duration_s(config.deadline)
+        self._lock = asyncio.Lock()
+        self._timer: asyncio.TimerHandle | None = None
+        self._expiring: asyncio.Task[None] | None = None
+        self._running: asyncio.Task[str] | None = None
+        self._error = ""
+        self._identity = ""
+
+    @property
+    def place(self) -> str:
+        """What it claims."""
+        return self.slot.place
+
+    @property
+    def holder(self) -> str:
+        """How others are told who holds its place."""
+        return f"the actuator {self.name}"
+
+    def info(self) -> ActuatorInfo:
+        """What is known of it."""
+        return ActuatorInfo(
+            name=self.name,
+            driver=self.config.driver,
+            bus=self.slot.bus,
+            commands=tuple(_described(command) for command in self.commands.values()),
+            identity=self._identity,
+            error=self._error,
+        )
+
+    async def start(self) -> None:
+        """Find it and bring it to its safe state; what cannot be had is tried again when used."""
+        try:
+            await self.safe()
+        except EdgedError as error:
+            log.warning(f"actuator {self.name}: {error}")
+
+    async def act(self, command: str, arguments: dict[str, Any]) -> str:
+        """Do what it is told; one line for people.
+
+        Raises:
+            InvalidArgumentsError: no such command, or arguments that it does not take.
+            NoDeviceError, BusError, BusyError, DataError: it could not be told.
+        """
+        known = self.commands.get(command)
+        if known is None:
+            there = ", ".join(self.commands)
+            raise InvalidArgumentsError([Fault("command", f"{self.name} knows {there}")])
+        try:
+            params = msgspec.convert(arguments, known.params)
+        except msgspec.ValidationError as error:
+            reason, _, path = str(error).partition(" - at `$")
+            raise InvalidArgumentsError([Fault(path.strip(".`") or command, reason)]) from None
+        self._claims.check(self.place, self.holder)
+        if known.interrupts:
+            self._interrupt()
+        async with self._lock:
+            self._running = asyncio.create_task(self._do(command, params))
+            try:
+                said = await _finished(self._running, f"{self.name} {command}")
+            finally:
+                self._running = None
+            self._hold()
+        self._publish("actuator.acted", {"actuator": self.name, "command": command})
+        return said
+
+    async def read(self) -> tuple[Sample, ...]:
+        """What it was told last, as its driver knows it."""
+        async with self._lock:
+            return await (await self._found()).read()
+
+    async def safe(self) -> None:
+        """Bring it to its safe state; a command that runs is ended."""
+        self._interrupt()
+        async with self._lock:
+            device = await self._found()
+            try:
+                await device.safe()
+            except EdgedError as error:
+                await self._lose(error)
+                raise
+
+    async def stop(self) -> None:
+        """To its safe state, and give back what is held."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._expiring is not None:
+            await asyncio.wait([self._expiring])
+        try:
+            if self.slot.device is not None:
+                await self.safe()
+        finally:
+            await self.slot.lose()
+
+    async def _do(self, command: str, params: Any) -> str:
+        device = await self._found()
+        try:
+            return await device.act(command, params)
+        except (NoDeviceError, BusError) as error:
+            await self._lose(error)
+            raise
+
+    def _interrupt(self) -> None:
+        if self._running is not None:
+            self._running.cancel()
+
+    async def _found(self) -> Acting:
+        fresh = self.slot.device is None
+        try:
+            device = cast("Acting", await self.slot.find())
+            if fresh:
+                # It may come back from a brown-out in any state.
+                await device.safe()
+        except EdgedError as error:
+            await self._lose(error)
+            raise
+        self._identity, self._error = device.identity, ""
+        return device
+
+    async def _lose(self, error: EdgedError) -> None:
+        """Set it up anew at the next command."""
+        self._error = str(error)
+        await self.slot.lose()
+
+    def _hold(self) -> None:
+        """Begin the deadline anew."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._deadline_s > 0:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(self._deadline_s, self._expire)
+
+    def _expire(self) -> None:
+        self._timer = None
+        self._expiring = asyncio.create_task(self._to_safe(), name=f"deadline {self.name}")
+
+    async def _to_safe(self) -> None:
+        try:
+            await self.safe()
+        except EdgedError as error:
+            log.error(f"actuator {self.name} may not be in its safe state: {error}")
+            return
+        log.warning(f"actuator {self.name}: nothing was told for {self._deadline_s:g} s: safe")
+        self._publish("actuator.deadline", {"actuator": self.name})
+
+
+async def _finished(running: asyncio.Task[str], what: str) -> str:
+    """What a command says at its end.
+
+    Raises:
+        BusyError: another one ended it.
+    """
+    try:
+        await asyncio.wait([running])
+    except asyncio.CancelledError:
+        running.cancel()
+        await asyncio.wait([running])
+        raise
+    if running.cancelled():
+        raise BusyError(f"{what} was ended by another command")
+    return running.result()
+
+
+def _described(command: Command) -> dict[str, Any]:
+    schema = msgspec.json.schema(command.params)
+    # One Struct is the root; its own definition is what people want to see.
+    definitions = schema.pop("$defs", {})
+    name = schema.pop("$ref", "").rpartition("/")[2]
+    return {
+        "name": command.name,
+        "description": command.description,
+        "arguments": definitions.get(name, schema),
+    }

@@ -1,0 +1,59 @@
+"""Who holds what: each place on the board belongs to one holder at a time.
+
+Places are named as tools name them: `i2c-1`, `i2c-1/0x76`, `spi0.0`, `ttyUSB0`,
+`GPIO17`. Whoever holds a bus holds what is on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from edged.errors import BusyError, ConfigError
+
+
+class Claims:
+    """The claims of one board; loop thread only."""
+
+    def __init__(self) -> None:
+        self._holders: dict[str, str] = {}
+
+    def take(self, place: str, holder: str) -> None:
+        """Claims a place.
+
+        Raises:
+            BusyError: it, or the bus that it is on, is claimed; the message names the holder.
+        """
+        self.check(place)
+        self._holders[place] = holder
+
+    def free(self, place: str) -> None:
+        """Gives a place back."""
+        self._holders.pop(place, None)
+
+    def check(self, place: str, holder: str = "") -> None:
+        """Refuses a place that someone else than `holder` holds, or holds the bus of.
+
+        Raises:
+            BusyError: the message names who does.
+        """
+        while place:
+            found = self._holders.get(place, holder)
+            if found != holder:
+                raise BusyError(f"{place} is in use by {found}")
+            place = place.rpartition("/")[0]
+
+
+def refuse_twice(places: Mapping[str, str]) -> None:
+    """Each place belongs to one entry of the configuration.
+
+    Args:
+        places: by the entry's key path; an empty place is nobody's.
+
+    Raises:
+        ConfigError: two entries have the same.
+    """
+    holders: dict[str, str] = {}
+    for key, place in places.items():
+        holder = holders.setdefault(place, key) if place else key
+        if holder != key:
+            raise ConfigError(f"{place} is taken by {holder}", key=key)

@@ -1,0 +1,255 @@
+"""One GPIO line of the board: requested once, watched, put on its safe level at the end.
+
+Loop thread only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from edged import log
+from edged.bus import Direction, Edge, Gpio, Line
+from edged.bus.settings import GpioConfig
+from edged.clock import Clock
+from edged.errors import EdgedError, Fault, InvalidArgumentsError
+from edged.units import duration_s
+
+EVENT_S = 0.05
+"""Between two events of one line: a bouncing contact or an encoder must not drown others."""
+
+KEPT = 256
+"""Edges of one line that are kept for those who ask."""
+
+
+class LineInfo(msgspec.Struct, frozen=True):
+    """What is known of a configured GPIO line.
+
+    Attributes:
+        name: configured name.
+        line: the chip's name for it, `GPIO17`.
+        direction: input or output.
+        active_low: logical true is the low level.
+        safe: level at start and after stop; None of an input.
+        error: why it cannot be used; empty when it can.
+        edges: seen since the start, those that the kernel dropped included.
+        lost: dropped ones among them.
+    """
+
+    name: str
+    line: str
+    direction: Direction
+    active_low: bool
+    safe: Literal["off", "on"] | None
+    error: str
+    edges: int = 0
+    lost: int = 0
+
+
+class GpioLine:
+    """One line by its configuration."""
+
+    def __init__(
+        self,
+        name: str,
+        config: GpioConfig,
+        gpio: Callable[[], Gpio],
+        clock: Clock,
+        publish: Callable[[str, dict[str, Any]], None],
+    ) -> None:
+        self.name, self.config = name, config
+        self._gpio, self._clock, self._publish = gpio, clock, publish
+        self._deadline_s = duration_s(config.deadline)
+        self._line: Line | None = None
+        self._error = ""
+        self._lock = asyncio.Lock()
+        self._timer: asyncio.TimerHandle | None = None
+        self._expiring: asyncio.Task[None] | None = None
+        self._edges = self._lost = 0
+        self._kept: deque[Edge] = deque(maxlen=KEPT)
+        self._untold: list[Edge] = []
+        self._telling: asyncio.TimerHandle | None = None
+        self._told_at = float("-inf")
+        self._watchers: set[asyncio.Event] = set()
+
+    def info(self) -> LineInfo:
+        """What is known of it."""
+        config = self.config
+        return LineInfo(
+            name=self.name,
+            line=config.line,
+            direction=config.direction,
+            active_low=config.active_low,
+            safe=(config.safe or "off") if config.direction == "output" else None,
+            error=self._error,
+            edges=self._edges,
+            lost=self._lost,
+        )
+
+    async def start(self) -> None:
+        """Takes the line; one that cannot be had is logged and tried again when used."""
+        try:
+            async with self._lock:
+                await self._taken()
+        except EdgedError as error:
+            log.warning(f"gpio {self.name}: {error}")
+
+    async def stop(self) -> None:
+        """An output to its safe level, after every write; then the line is given back."""
+        for timer in (self._timer, self._telling):
+            if timer is not None:
+                timer.cancel()
+        if self._expiring is not None:
+            await asyncio.wait([self._expiring])
+        async with self._lock:
+            line, self._line = self._line, None
+            if line is None:
+                return
+            try:
+                if self.config.direction == "output":
+                    await line.set(self.config.safe == "on")
+            finally:
+                await line.release()
+
+    async def get(self) -> bool:
+        """The logical value."""
+        async with self._lock:
+            return await (await self._taken()).get()
+
+    async def set(self, value: bool) -> None:
+        """Drives it; where it has a deadline, that begins anew."""
+        async with self._lock:
+            await (await self._taken()).set(value)
+            self._hold()
+
+    async def pulse(self, duration_s: float) -> None:
+        """Drives it to true for a time, then to false.
+
+        A cancelled pulse ends at once, and ends with false too.
+        """
+        async with self._lock:
+            line = await self._taken()
+            if duration_s <= PULSE_MAX_S:
+                await line.pulse(duration_s)
+                return
+            await line.set(True)
+            try:
+                await asyncio.sleep(duration_s)
+            finally:
+                await line.set(False)
+
+    async def watch(self, count: int, timeout_s: float) -> Sequence[Edge]:
+        """The next edges: `count` of them, or fewer when the time is over.
+
+        Raises:
+            InvalidArgumentsError: the line reports no edges.
+        """
+        if self.config.edge == "none":
+            reason = f"{self.name} reports no edges: add edge: both to its configuration"
+            raise InvalidArgumentsError([Fault("line", reason)])
+        async with self._lock:
+            await self._taken()
+        first = self._edges
+        arrived = asyncio.Event()
+        self._watchers.add(arrived)
+        try:
+            async with asyncio.timeout(timeout_s):
+                while self._edges - first < count:
+                    arrived.clear()
+                    await arrived.wait()
+        except TimeoutError:
+            pass
+        finally:
+            self._watchers.discard(arrived)
+        came = [edge for edge in self._kept if edge.sequence > first]
+        return came[:count]
+
+    # Deadline -----------------------------------------------------------------------------
+
+    def _hold(self) -> None:
+        """Begin the deadline anew."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._deadline_s > 0:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(self._deadline_s, self._expire)
+
+    def _expire(self) -> None:
+        self._timer = None
+        self._expiring = asyncio.create_task(self._to_safe(), name=f"deadline {self.name}")
+
+    async def _to_safe(self) -> None:
+        try:
+            async with self._lock:
+                line = await self._taken()
+                await line.set(self.config.safe == "on")
+        except EdgedError as error:
+            log.error(f"gpio {self.name} may not be on its safe level: {error}")
+            return
+        log.warning(f"gpio {self.name}: nobody drove it for {self._deadline_s:g} s: safe level")
+        self._publish("gpio.deadline", {"line": self.name})
+
+    # Edges --------------------------------------------------------------------------------
+
+    def _on_edges(self, edges: Sequence[Edge]) -> None:
+        for edge in edges:
+            self._lost += edge.lost
+            self._edges += 1 + edge.lost
+            self._kept.append(edge._replace(sequence=self._edges))
+        for arrived in self._watchers:
+            arrived.set()
+        self._untold += edges
+        if self._telling is None:
+            wait = max(0.0, self._told_at + EVENT_S - self._clock.monotonic())
+            self._telling = asyncio.get_running_loop().call_later(wait, self._tell)
+
+    def _tell(self) -> None:
+        """One event for all edges since the last one."""
+        self._telling = None
+        edges, self._untold = self._untold, []
+        self._told_at = self._clock.monotonic()
+        last = edges[-1]
+        now, monotonic = self._clock.now(), self._clock.monotonic()
+        facts: dict[str, Any] = {
+            "line": self.name,
+            "value": last.value,
+            "time": now - (monotonic - last.monotonic),
+            "monotonic": last.monotonic,
+            "edges": len(edges),
+            "sequence": self._edges,
+        }
+        lost = sum(edge.lost for edge in edges)
+        if lost:
+            facts["lost"] = lost
+        self._publish("gpio.edge", facts)
+
+    # The line -----------------------------------------------------------------------------
+
+    async def _taken(self) -> Line:
+        if self._line is None:
+            self._line = await self._request()
+        return self._line
+
+    async def _request(self) -> Line:
+        config = self.config
+        try:
+            line = await self._gpio().request(
+                config.line,
+                config.settings(),
+                f"edged {self.name}",
+                self._on_edges if config.edge != "none" else None,
+            )
+        except EdgedError as error:
+            self._error = str(error)
+            raise
+        self._error = ""
+        return line
+
+
+PULSE_MAX_S = 0.001
+"""Up to here a pulse is timed by the bus's thread itself."""

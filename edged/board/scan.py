@@ -1,0 +1,215 @@
+"""What is on the board: buses, addresses that answer, and the chips that tell who they are.
+
+Only asks what is harmless: an address by its acknowledgement, and identity registers
+of drivers that say so, where reading one changes nothing. Every scan has a budget of time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import cast
+
+import msgspec
+
+from edged import plugins
+from edged.bus import Buses, I2c, I2cTransfers, PortInfo
+from edged.clock import Clock
+from edged.drivers import Driver, Identity, Info
+from edged.errors import BusError, EdgedError, NoDeviceError
+
+FIRST, LAST = 0x08, 0x77
+"""Addresses outside are reserved (UM10204, section 3.1.12)."""
+
+BUDGET_S = 15.0
+"""Of one bus; an adapter that waits a second for each address gets through what it can."""
+
+
+class Found(msgspec.Struct, frozen=True):
+    """An address that answers.
+
+    Attributes:
+        address: 7-bit.
+        owner: the kernel's driver that owns it; empty when none does.
+        drivers: those of edged that may be for it; one when the chip told who it is.
+        title: what that chip is, for people.
+        certain: whether the chip told who it is.
+        note: what else there is to say.
+    """
+
+    address: int
+    owner: str = ""
+    drivers: tuple[str, ...] = ()
+    title: str = ""
+    certain: bool = False
+    note: str = ""
+
+
+class BusScan(msgspec.Struct, frozen=True):
+    """One I2C bus.
+
+    Attributes:
+        name: `i2c-1`.
+        found: addresses that answer.
+        problem: why not all could be asked; empty when all were.
+        asked: how many addresses were.
+    """
+
+    name: str
+    found: tuple[Found, ...]
+    problem: str = ""
+    asked: int = 0
+
+
+class Scan(msgspec.Struct, frozen=True):
+    """The whole board.
+
+    Attributes:
+        i2c: each bus.
+        spi: targets, by name.
+        serial: ports.
+        w1: ids of 1-wire devices.
+        kernel: what the kernel's own sensor drivers are called.
+        problems: of buses that could not be looked at, by kind.
+    """
+
+    i2c: tuple[BusScan, ...] = ()
+    spi: tuple[str, ...] = ()
+    serial: tuple[PortInfo, ...] = ()
+    w1: tuple[str, ...] = ()
+    problems: dict[str, str] = {}
+
+
+@lru_cache(maxsize=1)
+def i2c_infos() -> Mapping[str, Info]:
+    """Facts of all I2C drivers by their name; imports them all, once."""
+    found = {}
+    for name in plugins.names("edged.drivers"):
+        info = cast("Driver", plugins.load("edged.drivers", name)).INFO
+        if info.bus == "i2c":
+            found[name] = info
+    return found
+
+
+async def scan_board(
+    buses: Buses, clock: Clock, *, only: str = "", budget_s: float = BUDGET_S
+) -> Scan:
+    """Look at all buses, or at one I2C bus.
+
+    Args:
+        buses: of the board.
+        clock: for the budget.
+        only: `i2c-1`; empty is everything.
+        budget_s: of each I2C bus.
+
+    Raises:
+        NoDeviceError: `only` is not there.
+    """
+    if only:
+        return Scan(i2c=(await scan_i2c(buses.i2c(only), clock, budget_s),))
+    i2c = [await _scanned(buses, name, clock, budget_s) for name in buses.names("i2c")]
+    problems: dict[str, str] = {}
+    ports: Sequence[PortInfo] = ()
+    ids: Sequence[str] = ()
+    try:
+        ports = await buses.serial.list()
+    except EdgedError as error:
+        problems["serial"] = str(error)
+    try:
+        ids = await buses.w1.devices()
+    except EdgedError as error:
+        problems["w1"] = str(error)
+    return Scan(tuple(i2c), tuple(buses.names("spi")), tuple(ports), tuple(ids), problems)
+
+
+async def _scanned(buses: Buses, name: str, clock: Clock, budget_s: float) -> BusScan:
+    try:
+        return await scan_i2c(buses.i2c(name), clock, budget_s)
+    except EdgedError as error:
+        return BusScan(name, (), problem=str(error))
+
+
+async def scan_i2c(bus: I2c, clock: Clock, budget_s: float = BUDGET_S) -> BusScan:
+    """Ask all addresses of one bus, and the chips that answer who they are."""
+    began = clock.monotonic()
+    found: list[Found] = []
+    asked = 0
+    for address in range(FIRST, LAST + 1):
+        if clock.monotonic() - began > budget_s:
+            problem = (
+                f"gave up after {budget_s:g} s at {address:#04x}: this adapter waits long for "
+                "addresses that nobody has; ask single ones"
+            )
+            return BusScan(bus.name, tuple(found), problem, asked)
+        try:
+            there = await bus.detect(address)
+        except BusError as error:
+            return BusScan(bus.name, tuple(found), str(error), asked)
+        asked += 1
+        if there:
+            found.append(await identify(bus, address))
+    problem = ""
+    if len(found) > LAST - FIRST - 8:
+        found = []
+        problem = "every address answers: SDA is held low or not connected; check the wiring"
+    return BusScan(bus.name, tuple(found), problem, asked)
+
+
+async def identify(bus: I2c, address: int) -> Found:
+    """Which chip answers at an address, as far as that can be asked without harm."""
+    owner = bus.owner(address)
+    if owner:
+        return Found(address, owner, note=f"the kernel's driver {owner} owns it")
+    infos = {name: info for name, info in i2c_infos().items() if address in info.addresses}
+    infos = {name: info for name, info in infos.items() if len(info.addresses) < LAST - FIRST}
+    silent = 0
+    certain: list[str] = []
+    told = {name: info.identity for name, info in infos.items() if info.identity is not None}
+    async with bus.hold() as held:
+        for name, identity in told.items():
+            value = await _ask(held, address, identity)
+            silent += value in {0, (1 << 8 * identity.size) - 1}
+            masked = None if value is None else value & (identity.mask or value)
+            if masked in identity.values:
+                certain.append(name)
+    if certain:
+        return Found(address, "", tuple(certain), infos[certain[0]].title, certain=True)
+    others = tuple(name for name in infos if name not in told)
+    note = ""
+    if told and silent == len(told):
+        note = "reads give all ones or all zeros: check its wiring and supply"
+    return Found(address, "", others, note=note)
+
+
+async def _ask(held: I2cTransfers, address: int, identity: Identity) -> int | None:
+    """What an identity register holds; None when the chip does not let it be read."""
+    register = identity.register
+    command = bytes([register]) if isinstance(register, int) else register
+    try:
+        data = await held.transfer(address, command, identity.size)
+    except (BusError, NoDeviceError):
+        return None
+    return int.from_bytes(data, "big")
+
+
+def yaml_lines(scan: Scan) -> list[str]:
+    """The lines of `board:` to paste, for what was recognised."""
+    lines: list[str] = []
+    names: dict[str, int] = {}
+    sensors: list[tuple[str, str]] = []
+    for bus in scan.i2c:
+        for one in bus.found:
+            if one.certain and len(one.drivers) >= 1:
+                driver = one.drivers[0]
+                where = f"bus: {bus.name}, address: {one.address:#04x}"
+                sensors.append((driver, f"{{driver: {driver}, {where}, every: 10s}}"))
+    sensors += [
+        ("ds18b20", f"{{driver: ds18b20, address: {device}, every: 30s}}")
+        for device in scan.w1
+        if device.startswith(("28-", "10-", "22-"))
+    ]
+    for driver, text in sensors:
+        names[driver] = names.get(driver, 0) + 1
+        name = driver if names[driver] == 1 else f"{driver}_{names[driver]}"
+        lines.append(f"    {name}: {text}")
+    return ["board:", "  sensors:", *lines] if lines else []

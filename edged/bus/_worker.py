@@ -1,0 +1,106 @@
+"""A thread of its own for what blocks on a bus, one job after the other.
+
+Jobs run in the order in which they were handed in, so that the order of a bus is
+total; the loop never waits. Whoever hands jobs in decides who may (`edged.bus`
+holds a bus by a lock on the loop).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from queue import SimpleQueue
+from threading import Thread
+from typing import NamedTuple, TypeVar, TypeVarTuple, cast
+
+from edged.errors import NoDeviceError
+
+_T = TypeVar("_T")
+_Args = TypeVarTuple("_Args")
+
+CLOSE_S = 2.0
+"""How long `close` waits for jobs: kernels give up on a stuck I2C bus within one second."""
+
+
+class Worker:
+    """Runs blocking functions on its thread, which starts with the first; loop thread only.
+
+    Args:
+        name: of the thread, as tools like `ps` and `py-spy` show it.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        self._thread: Thread | None = None
+        self._closed = False
+
+    async def run(self, function: Callable[[*_Args], _T], *args: *_Args) -> _T:
+        """What the function returns or raises.
+
+        Who is cancelled while waiting leaves nothing behind: a job that has not
+        begun is left out; one that runs is not to be stopped, the next begins after it.
+
+        Raises:
+            NoDeviceError: the worker is closed.
+        """
+        if self._closed:
+            raise NoDeviceError(f"{self._name} is closed")
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[object] = loop.create_future()
+        self._jobs.put(_Job(lambda: function(*args), future, loop))
+        if self._thread is None:
+            # Not waited for by the interpreter: a job may hang in the kernel.
+            self._thread = Thread(target=_work, args=(self._jobs,), name=self._name, daemon=True)
+            self._thread.start()
+        try:
+            return cast("_T", await future)
+        finally:
+            # An error's traceback holds this frame: without this, a cycle.
+            del future
+
+    def close(self) -> None:
+        """Ends the thread after the jobs that are waiting; waits `CLOSE_S` at most."""
+        self._closed = True
+        if self._thread is not None:
+            self._jobs.put(None)
+            self._thread.join(CLOSE_S)
+            self._thread = None
+
+
+class _Job(NamedTuple):
+    call: Callable[[], object]
+    future: asyncio.Future[object]
+    loop: asyncio.AbstractEventLoop
+
+
+def _work(jobs: SimpleQueue[_Job | None]) -> None:
+    while (job := jobs.get()) is not None:
+        _do(job)
+        # Until the next job comes, this frame must not keep what the last one used.
+        del job
+
+
+def _do(job: _Job) -> None:
+    if job.future.cancelled():
+        return
+    result, error = None, None
+    try:
+        result = job.call()
+    except BaseException as caught:  # noqa: BLE001  it belongs to whoever waits
+        error = caught
+    # A loop that ended has nobody who waits.
+    with suppress(RuntimeError):
+        job.loop.call_soon_threadsafe(_settle, job.future, result, error)
+    # As in `Worker.run`.
+    del job, error
+
+
+def _settle(future: asyncio.Future[object], result: object, error: BaseException | None) -> None:
+    if future.cancelled():
+        return
+    if error is None:
+        future.set_result(result)
+    else:
+        future.set_exception(error)

@@ -1,0 +1,380 @@
+"""Samples of the sensors on disk: batches, tiers, a bound, safe against power cuts.
+
+SQLite (WAL) on a thread of its own. A sample is written within the batch interval
+and kept whole for `raw`; then its minute's mean, minimum and maximum, later its
+hour's. One transaction a batch: a power cut loses what was not written yet, and
+never what was. Times are of the wall clock; what waits for its batch follows a
+jump of that clock, as boards without a battery make at boot.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from edged import log
+from edged.bus._worker import Worker
+from edged.bus.settings import HistoryConfig
+from edged.clock import Clock
+from edged.errors import StoreError
+from edged.store import make_directory
+from edged.units import Reading, duration_s, size_bytes
+
+if TYPE_CHECKING:
+    import sqlite3
+
+MINUTE_S, HOUR_S = 60, 3_600
+ROWS_MAX = 2_000
+"""Rows of one answer: a longer time is told in longer steps."""
+
+WAITING_MAX = 20_000
+"""Samples that wait for a batch at most; of more, the oldest are dropped and counted."""
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS series (
+  id INTEGER PRIMARY KEY, sensor TEXT NOT NULL, channel TEXT NOT NULL, unit TEXT NOT NULL,
+  UNIQUE (sensor, channel, unit));
+CREATE TABLE IF NOT EXISTS raw (
+  series INTEGER NOT NULL, time REAL NOT NULL, value REAL NOT NULL,
+  PRIMARY KEY (series, time)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS minutes (
+  series INTEGER NOT NULL, time INTEGER NOT NULL, count INTEGER NOT NULL,
+  total REAL NOT NULL, low REAL NOT NULL, high REAL NOT NULL,
+  PRIMARY KEY (series, time)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS hours (
+  series INTEGER NOT NULL, time INTEGER NOT NULL, count INTEGER NOT NULL,
+  total REAL NOT NULL, low REAL NOT NULL, high REAL NOT NULL,
+  PRIMARY KEY (series, time)) WITHOUT ROWID;
+CREATE VIEW IF NOT EXISTS samples AS
+  SELECT series, time, 1 AS count, value AS total, value AS low, value AS high FROM raw
+  UNION ALL SELECT * FROM minutes UNION ALL SELECT * FROM hours;
+"""
+
+_STEPS = """
+SELECT CAST(time / :step AS INTEGER) * :step AS at, SUM(count), SUM(total), MIN(low), MAX(high)
+FROM samples WHERE series = :series AND time >= :since GROUP BY at ORDER BY at
+"""
+_TO_MINUTES = """
+INSERT INTO minutes SELECT series, CAST(time / 60 AS INTEGER) * 60 AS at, COUNT(*), SUM(value),
+  MIN(value), MAX(value) FROM raw WHERE time < ? GROUP BY series, at
+ON CONFLICT (series, time) DO UPDATE SET count = count + excluded.count,
+  total = total + excluded.total, low = MIN(low, excluded.low), high = MAX(high, excluded.high)
+"""
+_TO_HOURS = """
+INSERT INTO hours SELECT series, time / 3600 * 3600 AS at, SUM(count), SUM(total), MIN(low),
+  MAX(high) FROM minutes WHERE time < ? GROUP BY series, at
+ON CONFLICT (series, time) DO UPDATE SET count = count + excluded.count,
+  total = total + excluded.total, low = MIN(low, excluded.low), high = MAX(high, excluded.high)
+"""
+_TIERS = (
+    ("SELECT MIN(time), MAX(time) FROM raw", "DELETE FROM raw WHERE time <= ?"),
+    ("SELECT MIN(time), MAX(time) FROM minutes", "DELETE FROM minutes WHERE time <= ?"),
+    ("SELECT MIN(time), MAX(time) FROM hours", "DELETE FROM hours WHERE time <= ?"),
+)
+"""Span and removal of each tier, the finest first."""
+
+
+class Row(msgspec.Struct, frozen=True, gc=False):
+    """One step of one channel.
+
+    Attributes:
+        time: its beginning, seconds since 1970-01-01 UTC.
+        mean, low, high: of the samples in it, in the channel's unit.
+        count: how many there were.
+    """
+
+    time: float
+    mean: float
+    low: float
+    high: float
+    count: int
+
+
+class Series(msgspec.Struct, frozen=True):
+    """One channel over a time; `step_s` is the length of a row's step, 0 for single samples."""
+
+    sensor: str
+    channel: str
+    unit: str
+    step_s: float
+    rows: tuple[Row, ...]
+
+
+class _Sample(NamedTuple):
+    sensor: str
+    channel: str
+    unit: str
+    monotonic: float
+    value: float
+
+
+class History:
+    """The samples of one data directory; loop thread only.
+
+    Args:
+        path: of the database.
+        config: `board.history`.
+        clock: its time.
+    """
+
+    def __init__(self, path: str, config: HistoryConfig, clock: Clock) -> None:
+        self._clock = clock
+        self._interval_s = duration_s(config.interval)
+        self._file = _File(path, config)
+        self._worker = Worker("history")
+        self._waiting: list[_Sample] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._writing: asyncio.Task[None] | None = None
+        self._failing = False
+        self.lost = 0
+
+    def add(self, readings: Sequence[Reading]) -> None:
+        """Note readings that have a value; they are on disk within the batch interval."""
+        self._waiting += [
+            _Sample(r.sensor, r.channel, r.unit, r.monotonic, r.value)
+            for r in readings
+            if r.value is not None and r.quality != "suspect"
+        ]
+        over = len(self._waiting) - WAITING_MAX
+        if over > 0:
+            del self._waiting[:over]
+            self.lost += over
+        if self._timer is None and self._waiting:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(self._interval_s, self._write)
+
+    def _write(self) -> None:
+        self._timer = None
+        if self._writing is None:
+            self._writing = asyncio.create_task(self._flush(), name="history")
+            self._writing.add_done_callback(self._written)
+
+    def _written(self, task: asyncio.Task[None]) -> None:
+        self._writing = None
+        if not task.cancelled() and task.exception() is not None:
+            log.error(f"history: {task.exception()}")
+
+    async def _flush(self) -> None:
+        """Bring what waits to the disk; what it does not take waits on."""
+        if not self._waiting:
+            return
+        samples, self._waiting = self._waiting, []
+        now, monotonic = self._clock.now(), self._clock.monotonic()
+        rows = [
+            (s.sensor, s.channel, s.unit, now - (monotonic - s.monotonic), s.value)
+            for s in samples
+        ]
+        try:
+            await self._worker.run(self._file.write, rows, now)
+        except StoreError as error:
+            self._waiting = samples + self._waiting
+            if not self._failing:
+                log.error(f"{error}: samples are kept in memory")
+            self._failing = True
+            self.add(())
+            return
+        if self._failing:
+            log.info("history is written again")
+        self._failing = False
+
+    async def read(
+        self, sensor: str, channel: str | None, since: float, step_s: float = 0.0
+    ) -> tuple[Series, ...]:
+        """The samples of a sensor from a time on, in steps.
+
+        Args:
+            sensor: configured name.
+            channel: only this one.
+            since: seconds since 1970-01-01 UTC.
+            step_s: length of a step; 0 is single samples. Longer where there would be more
+                than `ROWS_MAX` rows, or where only minutes or hours are kept.
+
+        Raises:
+            StoreError: the database cannot be read.
+        """
+        if self._writing is not None:
+            await asyncio.wait([self._writing])
+        await self._flush()
+        return await self._worker.run(
+            self._file.read, sensor, channel, since, step_s, self._clock.now()
+        )
+
+    async def close(self) -> None:
+        """Write what waits, and close the database."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._writing is not None:
+            await asyncio.wait([self._writing])
+        await self._flush()
+        if self._timer is not None:
+            self._timer.cancel()
+        try:
+            await self._worker.run(self._file.close)
+        finally:
+            self._worker.close()
+
+
+class _File:
+    """The database; only the history's thread calls."""
+
+    def __init__(self, path: str, config: HistoryConfig) -> None:
+        self._path = path
+        self._size = size_bytes(config.size)
+        self._raw_s = duration_s(config.raw)
+        self._minutes_s = duration_s(config.minutes)
+        self._db: sqlite3.Connection | None = None
+        self._ids: dict[tuple[str, str, str], int] = {}
+        self._tidied = 0.0
+
+    def write(self, rows: Iterable[tuple[str, str, str, float, float]], now: float) -> None:
+        """Add samples in one transaction, and make room."""
+        db = self._opened()
+        try:
+            with db:
+                for sensor, channel, unit, time, value in rows:
+                    series = self._series(db, (sensor, channel, unit))
+                    db.execute(
+                        "INSERT OR REPLACE INTO raw VALUES (?, ?, ?)", (series, time, value)
+                    )
+            if not self._tidied <= now < self._tidied + HOUR_S:
+                self._tidied = now
+                with db:
+                    self._fold(db, now)
+            self._shrink(db)
+        except self._sqlite.Error as error:
+            self._ids.clear()
+            raise self._failed("write", error) from error
+
+    def read(
+        self, sensor: str, channel: str | None, since: float, step_s: float, now: float
+    ) -> tuple[Series, ...]:
+        """See `History.read`."""
+        db = self._opened()
+        try:
+            known = db.execute(
+                "SELECT id, channel, unit FROM series WHERE sensor = ? ORDER BY id", (sensor,)
+            ).fetchall()
+            return tuple(
+                Series(sensor, name, unit, *_rows(db, series, since, step_s, now))
+                for series, name, unit in known
+                if channel in {None, name}
+            )
+        except self._sqlite.Error as error:
+            raise self._failed("read", error) from error
+
+    def close(self) -> None:
+        """Close it; the next use opens it again."""
+        if self._db is not None:
+            self._db.close()
+            self._db = None
+
+    def _series(self, db: sqlite3.Connection, key: tuple[str, str, str]) -> int:
+        found = self._ids.get(key)
+        if found is None:
+            db.execute(
+                "INSERT OR IGNORE INTO series (sensor, channel, unit) VALUES (?, ?, ?)", key
+            )
+            (found,) = db.execute(
+                "SELECT id FROM series WHERE sensor = ? AND channel = ? AND unit = ?", key
+            ).fetchone()
+            self._ids[key] = found
+        return int(found)
+
+    def _fold(self, db: sqlite3.Connection, now: float) -> None:
+        """What is old enough becomes its minute's, then its hour's mean."""
+        until = (now - self._raw_s) // MINUTE_S * MINUTE_S
+        db.execute(_TO_MINUTES, (until,))
+        db.execute("DELETE FROM raw WHERE time < ?", (until,))
+        until = (now - self._minutes_s) // HOUR_S * HOUR_S
+        db.execute(_TO_HOURS, (until,))
+        db.execute("DELETE FROM minutes WHERE time < ?", (until,))
+
+    def _shrink(self, db: sqlite3.Connection) -> None:
+        """Drop the oldest of the finest tier that has any, until the file's pages suffice."""
+        while self._used(db) > self._size:
+            spans = [(*db.execute(span).fetchone(), remove) for span, remove in _TIERS]
+            spans = [(first, last, remove) for first, last, remove in spans if first is not None]
+            if not spans:
+                return
+            first, last, remove = spans[0]
+            # An eighth of the time at once; the pages are used again.
+            with db:
+                db.execute(remove, (first + max((last - first) / 8, 1),))
+
+    @staticmethod
+    def _used(db: sqlite3.Connection) -> int:
+        pragmas = ("page_count", "freelist_count", "page_size")
+        pages, free, size = (db.execute(f"PRAGMA {name}").fetchone()[0] for name in pragmas)
+        return int((pages - free) * size)
+
+    def _opened(self) -> sqlite3.Connection:
+        if self._db is None:
+            make_directory(os.path.dirname(self._path))
+            try:
+                self._db = self._connect()
+            except self._sqlite.DatabaseError as error:
+                if isinstance(error, self._sqlite.OperationalError):
+                    raise self._failed("open", error) from error
+                self._set_aside(error)
+                self._db = self._connect()
+        return self._db
+
+    @property
+    def _sqlite(self) -> Any:
+        import sqlite3  # noqa: PLC0415  a board without history does not pay for it
+
+        return sqlite3
+
+    def _connect(self) -> sqlite3.Connection:
+        db: sqlite3.Connection = self._sqlite.connect(self._path, timeout=1.0)
+        try:
+            db.execute("PRAGMA journal_mode = WAL")
+            # One fsync a batch, at its checkpoint: WAL is consistent after a power cut.
+            db.execute("PRAGMA synchronous = FULL")
+            db.executescript(_SCHEMA)
+        except BaseException:
+            db.close()
+            raise
+        return db
+
+    def _set_aside(self, error: Exception) -> None:
+        """A database that is none is kept, and a new one begun."""
+        aside = f"{self._path}.broken"
+        os.replace(self._path, aside)
+        for ending in ("-wal", "-shm"):
+            if os.path.exists(self._path + ending):
+                os.unlink(self._path + ending)
+        log.error(f"history: {self._path} is broken ({error}): set aside as {aside}, begun anew")
+
+    def _failed(self, what: str, error: Exception) -> StoreError:
+        self.close()
+        return StoreError(f"history: cannot {what} {self._path}: {error}")
+
+
+def _rows(
+    db: sqlite3.Connection, series: int, since: float, step_s: float, now: float
+) -> tuple[float, tuple[Row, ...]]:
+    """Length of the steps, and the rows of one channel."""
+    where = {"series": series, "since": since}
+    count, first = db.execute(
+        "SELECT COUNT(*), MIN(time) FROM samples WHERE series = :series AND time >= :since", where
+    ).fetchone()
+    if not count:
+        return step_s, ()
+    if step_s <= 0 and count <= ROWS_MAX:
+        found = db.execute(
+            "SELECT time, count, total, low, high FROM samples"
+            " WHERE series = :series AND time >= :since ORDER BY time",
+            where,
+        )
+        return 0.0, _means(found)
+    step = max(step_s, (now - first) / ROWS_MAX, 0.001)
+    return step, _means(db.execute(_STEPS, {**where, "step": step}))
+
+
+def _means(found: Iterable[tuple[float, int, float, float, float]]) -> tuple[Row, ...]:
+    return tuple(Row(at, total / count, low, high, count) for at, count, total, low, high in found)

@@ -1,0 +1,167 @@
+"""`i2c`: the buses themselves, for chips that no sensor is configured for."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from edged import results
+from edged.board import Board
+from edged.board.scan import BusScan, scan_i2c
+from edged.bus import I2c as Bus
+from edged.errors import Fault, InvalidArgumentsError, NoDeviceError
+from edged.results import Result
+from edged.tool import Context, Hints, tool
+from edged.tools._forms import BYTES_MAX, Data, data_bytes, number, shown
+
+ADDRESS_LOW, ADDRESS_HIGH = 0x03, 0x77
+"""7-bit addresses outside are reserved (UM10204, section 3.1.12)."""
+
+
+class I2c(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Inputs of `i2c`."""
+
+    action: Annotated[
+        Literal["detect", "scan", "read", "write", "transfer"] | None,
+        Meta(
+            description="detect lists the buses, scan the addresses of one; write when data is "
+            "given, else read; transfer writes and reads in one transaction."
+        ),
+    ] = None
+    bus: Annotated[
+        str | int | None, Meta(description="/dev/i2c-1, i2c-1 or 1; not needed where one is.")
+    ] = None
+    address: Annotated[int | str | None, Meta(description='7-bit address: 72 or "0x48".')] = None
+    register: Annotated[int | str | None, Meta(description="Register to read or write.")] = None
+    register_size: Annotated[
+        int, Meta(ge=1, le=2, description="Bytes of the register's number: 1 or 2.")
+    ] = 1
+    length: Annotated[int, Meta(ge=1, le=BYTES_MAX, description="Bytes to read.")] = 1
+    data: Data | None = None
+    stop_between: Annotated[
+        bool, Meta(description="A stop in place of a repeated start before the read.")
+    ] = False
+    confirm: Annotated[bool, Meta(description="true: a person agreed to this write.")] = False
+
+
+@tool(
+    "i2c",
+    label="I2C",
+    category="hardware",
+    hints=Hints(read_only=False, destructive=True, idempotent=False, open_world=False),
+    aliases={"count": "length", "device": "bus", "reg": "register"},
+)
+async def i2c(params: I2c, ctx: Context) -> Result:
+    """Read and write I2C devices, list the buses, scan one for addresses."""
+    board: Board = ctx.services.board
+    action = params.action or _action(params)
+    if action == "detect":
+        return _buses(board)
+    bus = _bus(board, params.bus)
+    if action == "scan":
+        return _scanned(await scan_i2c(bus, ctx.services.clock))
+    if params.address is None:
+        raise InvalidArgumentsError([Fault("address", "is required: 72 or 0x48")], "i2c")
+    address = number(params.address, "address", ADDRESS_LOW, ADDRESS_HIGH)
+    if action == "write":
+        return await _write(board, bus, address, params)
+    return await _read(board, bus, address, params, action)
+
+
+def _action(params: I2c) -> str:
+    if params.bus is None and params.address is None:
+        return "detect"
+    return "read" if params.data is None else "write"
+
+
+def _bus(board: Board, given: str | int | None) -> Bus:
+    if given is None:
+        names = board.buses.names("i2c")
+        if len(names) != 1:
+            there = ", ".join(names) or "none; `edged doctor` says how to switch one on"
+            raise InvalidArgumentsError([Fault("bus", f"is required: there is {there}")], "i2c")
+        return board.buses.i2c(names[0])
+    name = str(given).removeprefix("/dev/")
+    return board.buses.i2c(f"i2c-{name}" if name.isdecimal() else name)
+
+
+def _buses(board: Board) -> Result:
+    names = list(board.buses.names("i2c"))
+    if not names:
+        text = "This board has no I2C bus; `edged doctor` says how to switch one on."
+        return results.text(text, structured={"buses": []})
+    return results.text("\n".join(names), structured={"buses": names})
+
+
+def _scanned(scan: BusScan) -> Result:
+    lines, rows = [], []
+    for one in scan.found:
+        guess = one.title or " or ".join(one.drivers)
+        what = f"in use by the kernel's driver {one.owner}" if one.owner else guess
+        lines.append(": ".join(filter(None, (f"{one.address:#04x}", what, one.note))))
+        rows.append({**msgspec.to_builtins(one), "address": f"{one.address:#04x}"})
+    if not rows and not scan.problem:
+        lines.append(f"Nothing answers on {scan.name}: check power, SDA, SCL and pull-ups.")
+    if scan.problem:
+        lines.append(scan.problem)
+    value = {"bus": scan.name, "found": rows, "asked": scan.asked, "problem": scan.problem}
+    return results.text("\n".join(lines), structured=value)
+
+
+async def _read(board: Board, bus: Bus, address: int, params: I2c, action: str) -> Result:
+    place = f"{bus.name}/{address:#04x}"
+    write = _register(params)
+    if action == "transfer":
+        write += data_bytes(params.data)
+        if params.data is not None:
+            board.check_write(place, params.confirm)
+    elif params.data is not None:
+        raise InvalidArgumentsError([Fault("data", "belongs to action write or transfer")], "i2c")
+    if params.stop_between and write:
+        async with bus.hold() as held:
+            await held.transfer(address, write)
+            data = await held.transfer(address, b"", params.length)
+    else:
+        data = await bus.transfer(address, write, params.length)
+    if len(data) != params.length:
+        raise NoDeviceError(f"{place} gave {len(data)} of {params.length} bytes")
+    return _said(bus, address, params, "read", data)
+
+
+async def _write(board: Board, bus: Bus, address: int, params: I2c) -> Result:
+    if params.data is None:
+        raise InvalidArgumentsError([Fault("data", "is required for a write")], "i2c")
+    data = data_bytes(params.data)
+    write = _register(params) + data
+    board.check_write(f"{bus.name}/{address:#04x}", params.confirm)
+    await bus.transfer(address, write)
+    return _said(bus, address, params, "written", data)
+
+
+def _register(params: I2c) -> bytes:
+    if params.register is None:
+        return b""
+    size = params.register_size
+    return number(params.register, "register", 0, (1 << 8 * size) - 1).to_bytes(size, "big")
+
+
+def _said(bus: Bus, address: int, params: I2c, what: str, data: bytes) -> Result:
+    value: dict[str, Any] = {
+        "bus": bus.name,
+        "address": f"{address:#04x}",
+        "data": list(data),
+        "hex": data.hex(),
+    }
+    where = f"{bus.name} {address:#04x}"
+    if params.register is not None:
+        register = int.from_bytes(_register(params), "big")
+        value["register"] = register
+        where += f" register {register:#04x}"
+    if what == "written":
+        value["written"] = len(data)
+    return results.text(f"{where}: {what} {shown(data)}", structured=value)
+
+
+TOOLS = (i2c,)

@@ -1,0 +1,710 @@
+"""The kernel's side of `edged.bus.i2c`, down to the bytes of each ioctl.
+
+umockdev puts device nodes before this process and hands their ioctls to
+`Kernel` here, which answers as the kernel does. `test_umockdev_i2c` runs this
+file under `umockdev-wrapper`, with Debian's Python for the sake of its `gi`.
+
+Source: linux/i2c.h, linux/i2c-dev.h and `drivers/i2c/i2c-dev.c` of the kernel.
+"""
+
+import asyncio
+import errno
+import os
+import struct
+import threading
+from collections import deque
+
+import gi
+import pytest
+
+gi.require_version("UMockdev", "1.0")
+from gi.repository import GLib, UMockdev  # noqa: E402  after its version
+
+from edged.bus.i2c import KernelI2c, adapter_name, numbers  # noqa: E402
+from edged.bus.mux import MuxI2c  # noqa: E402
+from edged.bus.sim import SimMux  # noqa: E402
+from edged.clock import SystemClock  # noqa: E402
+from edged.drivers import bme280  # noqa: E402
+from edged.errors import BusError, BusyError, InvalidArgumentsError, NoDeviceError  # noqa: E402
+from edged.testing import FakeClock  # noqa: E402
+
+BOUND_S = 10.0
+
+# linux/i2c-dev.h and linux/i2c.h.
+I2C_SLAVE, I2C_FUNCS, I2C_RDWR, I2C_SMBUS = 0x0703, 0x0705, 0x0707, 0x0720
+I2C_M_RD = 1
+POINTER = struct.calcsize("P")
+QUICK, BYTE, BYTE_DATA, WORD_DATA, I2C_BLOCK = 0, 1, 2, 3, 8
+WRITE, READ = 0, 1
+
+# Functions as adapters have them: i2c-bcm2835.c, i2c-stub.c, hid-cp2112.c.
+BCM2835 = 0x0EFF_0009
+STUB = 0x0C7F_0000
+CP2112 = 0x0EFE_0001 & ~0x0001_0000
+
+
+class Memory:
+    """A chip of plain registers, which counts up."""
+
+    def __init__(self, content=range(256)):
+        self.content = bytearray(content)
+        self.pointer = 0
+
+    def write(self, data):
+        self.pointer = data[0]
+        for value in data[1:]:
+            self.content[self.pointer] = value
+            self.pointer = self.pointer + 1 & 0xFF
+
+    def read(self, length):
+        start, self.pointer = self.pointer, self.pointer + length & 0xFF
+        return bytes((self.content * 2)[start : start + length])
+
+
+class Kernel:
+    """One adapter: i2c-dev and what is behind it, on the thread of the GLib loop."""
+
+    def __init__(self, functions, targets):
+        self.functions, self.targets = functions, targets
+        self.ioctls = []
+        self.errnos = deque()
+        """Of the next ioctls that move bytes; 0 is none."""
+        self.stuck = set()
+        """Addresses that time out; -1 is all."""
+        self.absent = errno.EREMOTEIO
+        self.bound = set()
+        self.go_on = threading.Event()
+        self.go_on.set()
+        self.arrived = threading.Event()
+        self.slave = None
+
+    def handle(self, _, client):
+        try:
+            result = self.answer(client.get_request(), client.get_arg())
+        except OSError as error:
+            client.complete(-1, error.errno)
+        else:
+            client.complete(result, 0)
+        return True
+
+    def answer(self, request, arg):
+        if request == I2C_FUNCS:
+            arg.resolve(0, POINTER).update(0, self.functions.to_bytes(POINTER, "little"))
+            return 0
+        if request == I2C_SLAVE:
+            self.slave = int.from_bytes(bytes(arg.retrieve()), "little")
+            self.ioctls.append(("SLAVE", self.slave))
+            if self.slave in self.bound:
+                raise OSError(errno.EBUSY, "")
+            return 0
+        self.arrived.set()
+        assert self.go_on.wait(BOUND_S)
+        return {I2C_RDWR: self.rdwr, I2C_SMBUS: self.smbus}[request](arg)
+
+    def rdwr(self, arg):
+        data = arg.resolve(0, 2 * POINTER)
+        (count,) = struct.unpack_from("=I", bytes(data.retrieve()), POINTER)
+        table = data.resolve(0, count * (8 + POINTER))
+        rows = bytes(table.retrieve())
+        heads = [struct.unpack_from("=HHH", rows, i * (8 + POINTER)) for i in range(count)]
+        buffers = [
+            table.resolve(i * (8 + POINTER) + 8, length) for i, (_, _, length) in enumerate(heads)
+        ]
+        self.ioctls.append(
+            ("RDWR", *[
+                (address, "read", length) if flags == I2C_M_RD
+                else (address, "write" if not flags else hex(flags), bytes(buffer.retrieve()))
+                for (address, flags, length), buffer in zip(heads, buffers, strict=True)
+            ])
+        )  # fmt: skip
+        for (address, flags, length), buffer in zip(heads, buffers, strict=True):
+            target = self.reach(address)
+            if flags & I2C_M_RD:
+                buffer.update(0, target.read(length))
+            else:
+                target.write(bytes(buffer.retrieve()))
+        return count
+
+    def smbus(self, arg):
+        data = arg.resolve(0, 8 + POINTER)
+        direction, command, size = struct.unpack_from("=BBxxI", bytes(data.retrieve()))
+        union = data.resolve(8, 34)
+        content = bytes(union.retrieve())
+        length = {QUICK: 0, BYTE: 1, BYTE_DATA: 1, WORD_DATA: 2, I2C_BLOCK: content[0]}[size]
+        offset = 1 if size == I2C_BLOCK else 0
+        payload = content[offset : offset + length]
+        self.ioctls.append(("SMBUS", direction, command, size, length if direction else payload))
+        target = self.reach(self.slave)
+        if size == QUICK:
+            return 0
+        if size == BYTE and direction == WRITE:
+            target.write(bytes([command]))
+        elif direction == WRITE:
+            target.write(bytes([command]) + payload)
+        else:
+            if size != BYTE:
+                target.write(bytes([command]))
+            union.update(offset, target.read(length))
+        return 0
+
+    def reach(self, address):
+        number = self.errnos.popleft() if self.errnos else 0
+        if address in self.stuck or -1 in self.stuck:
+            number = errno.ETIMEDOUT
+        target = self.targets.get(address)
+        if number or target is None:
+            raise OSError(number or self.absent, "")
+        return target
+
+
+@pytest.fixture(scope="module")
+def testbeds():
+    """All of them, and the loop that answers: the end of one unsets where all are looked for."""
+    loop = GLib.MainLoop()
+    thread = threading.Thread(target=loop.run)
+    thread.start()
+    kept = []
+    yield kept
+    loop.quit()
+    thread.join()
+
+
+@pytest.fixture
+def testbed(testbeds):
+    testbeds.append(UMockdev.Testbed.new())
+    return testbeds[-1]
+
+
+@pytest.fixture
+def adapter(testbed):
+    """Plugs an adapter in: `adapter(1, BCM2835, {0x48: Memory()})`."""
+
+    def plug(number, functions, targets, name="bcm2835 (i2c@7e804000)"):
+        node = f"/dev/i2c-{number}"
+        testbed.add_from_string(
+            f"P: /devices/i2c-{number}/i2c-dev/i2c-{number}\nN: i2c-{number}\n"
+            f"E: DEVNAME={node}\nE: SUBSYSTEM=i2c-dev\n"
+        )
+        lay(testbed, f"bus/i2c/devices/i2c-{number}/name", name + "\n")
+        kernel = Kernel(functions, targets)
+        handler = UMockdev.IoctlBase()
+        handler.connect("handle-ioctl", kernel.handle)
+        testbed.attach_ioctl(node, handler)
+        return kernel
+
+    return plug
+
+
+def lay(testbed, path, text):
+    whole = os.path.join(testbed.get_sys_dir(), path)
+    os.makedirs(os.path.dirname(whole), exist_ok=True)
+    with open(whole, "w") as file:
+        file.write(text)
+
+
+def bind(testbed, device, driver, value):
+    """Has a driver of the kernel own a device, with its value below."""
+    lay(testbed, f"bus/i2c/devices/{device}/{value}", "21500\n")
+    lay(testbed, f"bus/i2c/drivers/{driver}/unbind", "")
+    devices = os.path.join(testbed.get_sys_dir(), "bus/i2c/devices")
+    os.symlink(f"../../drivers/{driver}", f"{devices}/{device}/driver")
+
+
+@pytest.fixture
+def clock():
+    return FakeClock()
+
+
+@pytest.fixture
+def i2c(clock):
+    """Opens buses by number, and closes them."""
+    opened = []
+
+    def open_bus(number):
+        opened.append(KernelI2c(number, clock=clock))
+        return opened[-1]
+
+    yield open_bus
+    for bus in opened:
+        bus.close()
+
+
+def moved(kernel):
+    """The ioctls so far; forgets them."""
+    ioctls = kernel.ioctls[:]
+    kernel.ioctls.clear()
+    return ioctls
+
+
+# The shape of a transaction -----------------------------------------------------------------
+
+
+async def test_a_register_read_is_one_ioctl_with_a_repeated_start(adapter, i2c):
+    kernel = adapter(1, BCM2835, {0x48: Memory()})
+    assert await i2c(1).transfer(0x48, b"\x05", 2) == b"\x05\x06"
+    assert moved(kernel) == [("RDWR", (0x48, "write", b"\x05"), (0x48, "read", 2))]
+
+
+async def test_a_register_of_16_bits_is_addressed_in_two_bytes(adapter, i2c):
+    kernel = adapter(1, BCM2835, {0x29: Memory()})
+    await i2c(1).transfer(0x29, b"\x01\x0f", 1)
+    assert moved(kernel) == [("RDWR", (0x29, "write", b"\x01\x0f"), (0x29, "read", 1))]
+
+
+async def test_a_write_and_a_read_alone_are_one_message(adapter, i2c):
+    kernel = adapter(1, BCM2835, {0x48: Memory()})
+    bus = i2c(1)
+    assert await bus.transfer(0x48, b"\x02\xaa\xbb") == b""
+    assert await bus.transfer(0x48, read_len=3) == b"\x04\x05\x06"
+    assert moved(kernel) == [
+        ("RDWR", (0x48, "write", b"\x02\xaa\xbb")),
+        ("RDWR", (0x48, "read", 3)),
+    ]
+
+
+async def test_an_address_alone_is_a_quick_write(adapter, i2c):
+    kernel = adapter(1, BCM2835, {0x48: Memory()})
+    assert await i2c(1).transfer(0x48) == b""
+    assert moved(kernel) == [("SLAVE", 0x48), ("SMBUS", WRITE, 0, QUICK, b"")]
+
+
+async def test_reads_beyond_32_bytes_are_one_transaction(adapter, i2c):
+    """Fault 17: SMBus ends at 32 bytes; i2c-dev takes 8192 a message."""
+    kernel = adapter(1, BCM2835, {0x50: Memory()})
+    data = await i2c(1).transfer(0x50, b"\x00", 200)
+    assert data == bytes(range(200))
+    assert moved(kernel) == [("RDWR", (0x50, "write", b"\x00"), (0x50, "read", 200))]
+
+
+@pytest.mark.parametrize(
+    ("write", "read_len", "path"),
+    [(bytes(8193), 0, "write"), (b"\x00", 8193, "read_len")],
+)
+async def test_what_is_longer_than_a_message_is_refused_before_a_byte_moves(
+    adapter, i2c, write, read_len, path
+):
+    kernel = adapter(1, BCM2835, {0x50: Memory()})
+    bus = i2c(1)
+    with pytest.raises(InvalidArgumentsError, match="8193 bytes are more than the 8192") as caught:
+        await bus.transfer(0x50, write, read_len)
+    assert [fault.path for fault in caught.value.faults] == [path]
+    assert moved(kernel) == []
+    await bus.transfer(0x50, b"\x00", 8192)
+    assert moved(kernel) == [("RDWR", (0x50, "write", b"\x00"), (0x50, "read", 8192))]
+
+
+async def test_an_address_in_its_8_bit_form_is_refused(adapter, i2c):
+    kernel = adapter(1, BCM2835, {})
+    with pytest.raises(InvalidArgumentsError, match="address: 0xec does not fit into 7 bits"):
+        await i2c(1).transfer(0xEC, b"\xd0", 1)
+    assert moved(kernel) == []
+
+
+# Errors of the kernel -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [errno.EREMOTEIO, errno.ENXIO, errno.ENODEV])
+async def test_an_absent_address_is_said_to_be_absent_whatever_the_adapter_calls_it(
+    adapter, i2c, number
+):
+    kernel = adapter(1, BCM2835, {})
+    kernel.absent = number
+    with pytest.raises(NoDeviceError, match="nothing answered at address 0x76 on i2c-1"):
+        await i2c(1).transfer(0x76, b"\xd0", 1)
+
+
+async def test_other_errors_keep_their_errno(adapter, i2c):
+    kernel = adapter(1, BCM2835, {0x48: Memory()})
+    kernel.errnos.append(errno.EAGAIN)
+    with pytest.raises(BusError, match="arbitration was lost") as caught:
+        await i2c(1).transfer(0x48, b"\x00", 1)
+    assert caught.value.errno == errno.EAGAIN
+
+
+async def test_a_transfer_that_signals_broke_off_is_done_again(adapter, i2c):
+    kernel = adapter(1, BCM2835, {0x48: Memory()})
+    kernel.errnos.extend([errno.EINTR, errno.EINTR])
+    assert await i2c(1).transfer(0x48, b"\x09", 1) == b"\x09"
+    assert moved(kernel) == [("RDWR", (0x48, "write", b"\x09"), (0x48, "read", 1))] * 3
+
+
+async def test_signals_without_end_are_an_error(adapter, i2c):
+    kernel = adapter(1, BCM2835, {0x48: Memory()})
+    kernel.errnos.extend([errno.EINTR] * 100)
+    with pytest.raises(BusError) as caught:
+        await i2c(1).transfer(0x48, b"\x09", 1)
+    assert caught.value.errno == errno.EINTR
+
+
+# Adapters without plain I2C -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("write", "read_len", "smbus"),
+    [
+        (b"\x05", 1, [(READ, 5, BYTE_DATA, 1)]),
+        (b"\x05", 2, [(READ, 5, WORD_DATA, 2)]),
+        (b"\x88", 24, [(READ, 0x88, I2C_BLOCK, 24)]),
+        (b"\x10", 70, [(READ, 0x10, I2C_BLOCK, 32), (READ, 0x30, I2C_BLOCK, 32), (READ, 0x50, I2C_BLOCK, 6)]),
+        (b"", 1, [(READ, 0, BYTE, 1)]),
+        (b"\x07", 0, [(WRITE, 7, BYTE, b"\x00")]),
+        (b"\x07\x01", 0, [(WRITE, 7, BYTE_DATA, b"\x01")]),
+        (b"\x07\x01\x02", 0, [(WRITE, 7, WORD_DATA, b"\x01\x02")]),
+        (b"\x07" + bytes(range(32)), 0, [(WRITE, 7, I2C_BLOCK, bytes(range(32)))]),
+    ],
+)  # fmt: skip
+async def test_an_smbus_adapter_does_the_same_with_what_it_has(
+    adapter, i2c, write, read_len, smbus
+):
+    """Fault 17; on the wire each of these is as I2C_RDWR would have it."""
+    memory = Memory()
+    kernel = adapter(2, STUB, {0x50: memory})
+    data = await i2c(2).transfer(0x50, write, read_len)
+    start = write[0] if write else 0
+    assert data == bytes(range(start, start + read_len))
+    assert memory.content[start : start + len(write[1:])] == write[1:]
+    assert moved(kernel) == [("SLAVE", 0x50), *[("SMBUS", *row) for row in smbus]]
+
+
+@pytest.mark.parametrize(
+    ("write", "read_len"),
+    [
+        (bytes(34), 0),
+        (b"", 2),
+        (b"\x01\x0f", 1),
+        (b"\xf0", 40),
+    ],
+)
+async def test_what_an_smbus_adapter_cannot_do_is_refused_before_a_byte_moves(
+    adapter, i2c, write, read_len
+):
+    kernel = adapter(2, STUB, {0x50: Memory()})
+    with pytest.raises(BusError, match="cannot do a transfer of this shape") as caught:
+        await i2c(2).transfer(0x50, write, read_len)
+    assert caught.value.errno == errno.EOPNOTSUPP
+    assert moved(kernel) == []
+
+
+async def test_an_adapter_without_blocks_reads_and_writes_bytes_only(adapter, i2c):
+    byte_data_only = 0x0018_0000
+    kernel = adapter(2, byte_data_only, {0x50: Memory()})
+    bus = i2c(2)
+    assert await bus.transfer(0x50, b"\x05", 1) == b"\x05"
+    await bus.transfer(0x50, b"\x05\x55")
+    moved(kernel)
+    for write, read_len in ((b"\x05", 3), (b"\x05\x06\x07", 0), (b"\x05", 0), (b"", 1), (b"", 0)):
+        with pytest.raises(BusError) as caught:
+            await bus.transfer(0x50, write, read_len)
+        assert caught.value.errno == errno.EOPNOTSUPP
+    assert moved(kernel) == []
+
+
+async def test_two_targets_of_an_smbus_adapter_are_not_confused_by_many_callers(adapter, i2c):
+    """Fault 13: smbus2 remembers the address of the last call, as the kernel does."""
+    adapter(2, STUB, {0x50: Memory(), 0x51: Memory(range(255, -1, -1))})
+    bus = i2c(2)
+
+    async def read(address, register):
+        data = await bus.transfer(address, bytes([register]), 1)
+        return data[0] if address == 0x50 else 255 - data[0]
+
+    callers = [(0x50 + i % 2, i) for i in range(100)]
+    assert await asyncio.gather(*[read(*caller) for caller in callers]) == list(range(100))
+
+
+# Detecting ----------------------------------------------------------------------------------
+
+
+async def test_detecting_writes_nothing_and_asks_eeproms_for_a_byte(adapter, i2c):
+    """As i2cdetect(8): a quick write could spoil EEPROMs of the AT24RF08 kind."""
+    kernel = adapter(1, BCM2835, {0x48: Memory(), 0x50: Memory(), 0x30: Memory()})
+    bus = i2c(1)
+    found = [address for address in (0x30, 0x47, 0x48, 0x50, 0x51) if await bus.detect(address)]
+    assert found == [0x30, 0x48, 0x50]
+    assert [row[1:] for row in moved(kernel) if row[0] == "SMBUS"] == [
+        (READ, 0, BYTE, 1),
+        (WRITE, 0, QUICK, b""),
+        (WRITE, 0, QUICK, b""),
+        (READ, 0, BYTE, 1),
+        (READ, 0, BYTE, 1),
+    ]
+
+
+@pytest.mark.parametrize("number", [errno.EREMOTEIO, errno.ENXIO, errno.EIO])
+async def test_an_address_that_nobody_acknowledges_is_not_detected(adapter, i2c, number):
+    kernel = adapter(1, BCM2835, {})
+    kernel.absent = number
+    assert not await i2c(1).detect(0x48)
+
+
+async def test_an_address_that_a_driver_took_a_moment_ago_is_detected(adapter, i2c):
+    kernel = adapter(1, BCM2835, {0x48: Memory()})
+    kernel.bound.add(0x48)
+    assert await i2c(1).detect(0x48)
+
+
+async def test_detecting_on_a_stuck_bus_is_an_error(adapter, i2c):
+    kernel = adapter(1, BCM2835, {})
+    kernel.stuck.add(-1)
+    with pytest.raises(BusError, match="stuck") as caught:
+        await i2c(1).detect(0x48)
+    assert caught.value.errno == errno.ETIMEDOUT
+
+
+async def test_an_adapter_whose_timeout_is_a_missing_acknowledge_can_be_scanned(adapter, i2c):
+    """hid-cp2112.c: STATUS1_TIMEOUT_NACK is ETIMEDOUT, and there is no quick write."""
+    kernel = adapter(7, CP2112, {0x76: Memory()}, name="CP2112 SMBus Bridge on hidraw0")
+    kernel.absent = errno.ETIMEDOUT
+    bus = i2c(7)
+    assert [address for address in range(0x70, 0x78) if await bus.detect(address)] == [0x76]
+    with pytest.raises(NoDeviceError, match="nothing answered"):
+        await bus.transfer(0x77, b"\xd0", 1)
+    assert await bus.transfer(0x76, b"\x11", 1) == b"\x11"
+
+
+# Drivers of the kernel ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("driver", "value", "shown"),
+    [
+        ("lm75", "hwmon/hwmon2/temp1_input", "hwmon/hwmon2"),
+        ("bmp280", "iio:device0/in_temp_input", "iio:device0"),
+        ("rtc-ds1307", "rtc/rtc0/time", "rtc/rtc0"),
+        ("pca954x", "channel-0/name", "channel-0"),
+        ("at24", "eeprom", ""),
+    ],
+)
+async def test_an_address_of_a_kernel_driver_is_refused_with_where_its_value_is(
+    testbed, adapter, i2c, driver, value, shown
+):
+    """Fault 25: I2C_RDWR does not look whether a driver is bound, and would disturb it."""
+    kernel = adapter(1, BCM2835, {0x48: Memory(), 0x49: Memory()})
+    bind(testbed, "1-0048", driver, value)
+    bus = i2c(1)
+    assert bus.owner(0x48) == driver
+    where = "/".join(part for part in ("/sys/bus/i2c/devices/1-0048", shown) if part)
+    with pytest.raises(BusyError) as caught:
+        await bus.transfer(0x48, b"\x00", 2)
+    assert f"0x48: the kernel's driver {driver} owns it: read it at {where}, or" in str(
+        caught.value
+    )
+    assert await bus.detect(0x48)
+    assert moved(kernel) == []
+    assert await bus.transfer(0x49, b"\x00", 1) == b"\x00"
+
+
+async def test_an_address_is_free_soon_after_its_driver_let_it_go(testbed, adapter, i2c, clock):
+    adapter(1, BCM2835, {0x48: Memory()})
+    bind(testbed, "1-0048", "lm75", "hwmon/hwmon2/temp1_input")
+    bus = i2c(1)
+    assert bus.owner(0x48) == "lm75"
+    os.unlink(os.path.join(testbed.get_sys_dir(), "bus/i2c/devices/1-0048/driver"))
+    clock.advance(1.0)
+    assert bus.owner(0x48) == ""
+    assert await bus.transfer(0x48, b"\x03", 1) == b"\x03"
+
+
+# Many callers -------------------------------------------------------------------------------
+
+
+async def test_a_held_sequence_is_not_broken_by_others(adapter, i2c):
+    """Fault 14: another's transfer between pointer and read gave the other's channel."""
+    adapter(1, BCM2835, {0x48: Memory()})
+    bus = i2c(1)
+
+    async def convert(register):
+        async with bus.hold() as held:
+            await held.transfer(0x48, bytes([register]))
+            await asyncio.sleep(0)
+            return await held.transfer(0x48, b"", 1)
+
+    async def once(register):
+        return await bus.transfer(0x48, bytes([register]), 1)
+
+    callers = [(convert, once)[i % 2](i) for i in range(100)]
+    assert await asyncio.gather(*callers) == [bytes([i]) for i in range(100)]
+
+
+async def test_a_caller_who_gives_up_leaves_nothing_behind(adapter, i2c):
+    """Fault 16: the one in the kernel, and those who wait, are cancelled; the next goes on."""
+    kernel = adapter(1, BCM2835, {0x48: Memory()})
+    bus = i2c(1)
+    kernel.go_on.clear()
+    callers = [asyncio.create_task(bus.transfer(0x48, bytes([i]), 1)) for i in range(4)]
+    await asyncio.to_thread(kernel.arrived.wait, BOUND_S)
+    for caller in callers[:3]:
+        caller.cancel()
+    ended = await asyncio.gather(*callers[:3], return_exceptions=True)
+    assert [type(end) for end in ended] == [asyncio.CancelledError] * 3
+    kernel.go_on.set()
+    assert await callers[3] == b"\x03"
+    assert [row[1][2] for row in moved(kernel)] == [b"\x00", b"\x03"]
+
+
+async def test_a_failed_caller_does_not_hold_the_next_up(adapter, i2c):
+    kernel = adapter(1, BCM2835, {0x48: Memory()})
+    bus = i2c(1)
+    kernel.errnos.append(errno.EIO)
+    failed, served = await asyncio.gather(
+        bus.transfer(0x48, b"\x00", 1), bus.transfer(0x48, b"\x01", 1), return_exceptions=True
+    )
+    assert isinstance(failed, BusError)
+    assert served == b"\x01"
+
+
+# A stuck bus --------------------------------------------------------------------------------
+
+
+async def test_a_stuck_bus_is_diagnosed_once_and_left_alone_while_others_go_on(
+    adapter, i2c, clock, capfd
+):
+    """Fault 20: every transfer waited for the kernel's timeout, and so did whoever scanned."""
+    stuck = adapter(1, BCM2835, {0x48: Memory()})
+    adapter(3, BCM2835, {0x48: Memory()})
+    bus, other = i2c(1), i2c(3)
+    stuck.stuck.add(-1)
+    for _ in range(3):
+        with pytest.raises(BusError, match="SDA or SCL low"):
+            await bus.transfer(0x48, b"\x00", 1)
+    moved(stuck)
+    clock.advance(2.0)
+    for attempt in (bus.transfer(0x48, b"\x00", 1), bus.detect(0x50)):
+        with pytest.raises(BusError, match="stuck for 2 s and is tried again in 3 s") as caught:
+            await attempt
+        assert caught.value.errno == errno.ETIMEDOUT
+    assert moved(stuck) == []
+    assert await other.transfer(0x48, b"\x01", 1) == b"\x01"
+    clock.advance(3.0)
+    with pytest.raises(BusError):
+        await bus.transfer(0x48, b"\x00", 1)
+    assert len(moved(stuck)) == 1
+    stuck.stuck.clear()
+    clock.advance(10.0)
+    assert await bus.transfer(0x48, b"\x02", 1) == b"\x02"
+    logged = capfd.readouterr().err.splitlines()
+    assert [line.split(":")[1:3] for line in logged] == [
+        [" warning", " i2c-1 is stuck"],
+        [" i2c-1 works again after 15 s"],
+    ]
+
+
+async def test_callers_who_give_up_before_the_kernel_does_count_too(adapter, i2c):
+    """A deadline shorter than the adapter's timeout must not keep a stuck bus undiagnosed."""
+    kernel = adapter(1, BCM2835, {0x48: Memory()})
+    kernel.stuck.add(-1)
+    bus = i2c(1)
+    for _ in range(3):
+        kernel.go_on.clear()
+        kernel.arrived.clear()
+        caller = asyncio.create_task(bus.transfer(0x48, b"\x00", 1))
+        await asyncio.to_thread(kernel.arrived.wait, BOUND_S)
+        caller.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await caller
+        kernel.go_on.set()
+    with pytest.raises(BusError, match="is tried again in 5 s"):
+        await bus.transfer(0x48, b"\x00", 1)
+
+
+async def test_a_bus_that_sticks_after_its_devices_answered_is_diagnosed_too(adapter, i2c):
+    kernel = adapter(1, BCM2835, {0x48: Memory(), 0x49: Memory()})
+    bus = i2c(1)
+    for address in (0x48, 0x49):
+        await bus.transfer(address, b"\x00", 1)
+    kernel.stuck.add(-1)
+    for _ in range(3):
+        with pytest.raises(BusError, match="SDA or SCL low"):
+            await bus.transfer(0x49, b"\x00", 1)
+    with pytest.raises(BusError, match="is tried again in 5 s"):
+        await bus.transfer(0x48, b"\x00", 1)
+
+
+async def test_one_device_that_times_out_does_not_stop_those_that_answer(adapter, i2c, capfd):
+    """It holds the clock, or it is absent and the adapter says it so (QEMU's i.MX)."""
+    kernel = adapter(1, BCM2835, {0x48: Memory(), 0x49: Memory()})
+    bus = i2c(1)
+    for address in (0x48, 0x49):
+        await bus.transfer(address, b"\x00", 1)
+    kernel.stuck.add(0x49)
+    for _ in range(5):
+        with pytest.raises(BusError):
+            await bus.transfer(0x49, b"\x00", 1)
+    assert not await bus.detect(0x49)
+    assert await bus.transfer(0x48, b"\x04", 1) == b"\x04"
+    assert capfd.readouterr().err == ""
+
+
+# Coming and going ---------------------------------------------------------------------------
+
+
+async def test_an_adapter_that_is_unplugged_is_gone_and_back_when_plugged_in(
+    testbed, adapter, i2c
+):
+    """The kernel ends the removal of an adapter only when nobody has it open any more."""
+    chips = {0x48: Memory()}
+    kernel = adapter(7, BCM2835, chips)
+    node = os.path.join(testbed.get_root_dir(), "dev/i2c-7")
+    bus = i2c(7)
+    for attempt in (lambda: bus.transfer(0x48, b"\x01", 1), lambda: bus.detect(0x48)):
+        assert await attempt()
+        opened = len(os.listdir("/proc/self/fd"))
+        kernel.targets, kernel.absent = {}, errno.ENODEV
+        os.rename(node, node + ".unplugged")
+        for _ in range(2):
+            with pytest.raises(NoDeviceError, match="/dev/i2c-7 is not there"):
+                await attempt()
+        assert len(os.listdir("/proc/self/fd")) < opened
+        os.rename(node + ".unplugged", node)
+        kernel.targets = chips
+        assert await attempt()
+
+
+async def test_a_closed_bus_says_so(adapter, i2c):
+    adapter(1, BCM2835, {0x48: Memory()})
+    bus = i2c(1)
+    await bus.transfer(0x48, b"\x01", 1)
+    bus.close()
+    with pytest.raises(NoDeviceError, match="i2c-1 is closed"):
+        await bus.transfer(0x48, b"\x01", 1)
+    assert "i2c-1" not in [thread.name for thread in threading.enumerate()]
+
+
+async def test_buses_are_listed_by_number_and_named_as_the_kernel_does(adapter):
+    adapter(1, BCM2835, {})
+    adapter(20, STUB, {}, name="SMBus stub driver")
+    assert numbers() == [1, 20]
+    assert adapter_name(1) == "bcm2835 (i2c@7e804000)"
+    assert adapter_name(20) == "SMBus stub driver"
+
+
+# Whole devices ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("functions", [BCM2835, STUB])
+async def test_a_driver_reads_its_chip_through_the_kernels_interface(adapter, i2c, functions):
+    """The model's weather, as from the simulated bus, on both kinds of adapter."""
+    adapter(1, functions, {0x76: bme280.Sim(SystemClock())})
+    device = await bme280.probe(bme280.Config(), i2c(1), asyncio.sleep)
+    readings = {sample.channel: sample for sample in await device.read()}
+    assert {sample.quality for sample in readings.values()} == {"ok"}
+    assert readings["temperature"].value == pytest.approx(22.0, abs=5.0)
+    assert readings["pressure"].value == pytest.approx(101_000, abs=3_000)
+
+
+async def test_a_multiplexer_turns_its_channel_on_and_off_around_a_held_sequence(adapter, i2c):
+    left, right = Memory([1] * 256), Memory([2] * 256)
+    mux = SimMux({0: {0x48: left}, 3: {0x48: right}})
+    kernel = adapter(1, BCM2835, {0x70: mux})
+    chips = kernel.targets
+    kernel.reach = lambda address: chips[0x70] if address == 0x70 else mux.behind(address)[0]
+    parent = i2c(1)
+    async with MuxI2c(parent, 0x70, 3).hold() as held:
+        assert await held.transfer(0x48, b"\x00", 1) == b"\x02"
+        assert await held.transfer(0x48, b"\x00", 1) == b"\x02"
+    assert await MuxI2c(parent, 0x70, 0).transfer(0x48, b"\x00", 1) == b"\x01"
+    read = ("RDWR", (0x48, "write", b"\x00"), (0x48, "read", 1))
+    assert moved(kernel) == [
+        ("RDWR", (0x70, "write", b"\x08")), read, read, ("RDWR", (0x70, "write", b"\x00")),
+        ("RDWR", (0x70, "write", b"\x01")), read, ("RDWR", (0x70, "write", b"\x00")),
+    ]  # fmt: skip

@@ -1,0 +1,147 @@
+"""The board as people and programs see it: verbs, HTTP, the socket."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+
+import aiohttp
+import pytest
+
+from edged.bus.settings import SensorConfig
+from edged.daemon import NEEDS
+from edged.errors import ConfigError
+from edged.identity import Caller
+from edged.testing import running
+
+OWNER = Caller("local", "owner", "", "http")
+
+
+@pytest.fixture
+async def board(tmp_path):
+    tmp_path.chmod(0o755)
+    async with running(data=str(tmp_path), authenticate=lambda _: OWNER) as it:
+        yield it
+
+
+async def verb(board, *words, code=0):
+    """What a verb prints."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "edged", *words, "--socket", board.socket,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    out, err = await process.communicate()
+    assert process.returncode == code, (out, err)
+    return out.decode()
+
+
+async def get(board, path, status=200, **query):
+    async with (
+        aiohttp.ClientSession() as http,
+        http.get(f"{board.url}{path}", params=query) as response,
+    ):
+        assert response.status == status, await response.text()
+        return await response.json()
+
+
+async def test_sensors_are_measured_for_who_asks_and_shown_with_unit_and_age(board):
+    """Contract, section 2: `edged sensors`."""
+    shown = await verb(board, "sensors")
+    assert shown.splitlines()[0].split() == ["SENSOR", "CHANNEL", "VALUE", "AGE", "STATE"]
+    assert "greenhouse  temperature" in shown
+    assert "°C" in shown
+    assert max(map(len, shown.splitlines())) <= 80
+    found = json.loads(await verb(board, "sensors", "--json", "--fresh"))
+    (sensor,) = found["sensors"]
+    assert sensor["state"] == "ready"
+    assert [r["unit"] for r in sensor["readings"]] == ["Cel", "Pa", "%RH"]
+
+
+async def test_a_scan_prints_lines_that_can_be_pasted(board, tmp_path):
+    """Contract, section 2: `edged scan`."""
+    shown = await verb(board, "scan")
+    assert "0x76  BME280" in shown
+    pasted = shown[shown.index("board:") :]
+    config = tmp_path / "pasted.yaml"
+    config.write_text(pasted)
+    from edged import settings
+
+    loaded = settings.load(str(config), explicit=True)
+    assert loaded.config.board.sensors["bme280"] == SensorConfig(
+        driver="bme280", bus="i2c-1", address=0x76
+    )
+    found = json.loads(await verb(board, "scan", "--bus", "1", "--json"))
+    assert found["i2c"][0]["found"][0]["drivers"] == ["bme280"]
+    await verb(board, "scan", "--bus", "7", code=1)
+
+
+async def test_without_a_daemon_the_scan_looks_by_itself(tmp_path):
+    """Nobody needs a daemon to see what is wired."""
+    env = {**os.environ, "EDGED_SOCKET": str(tmp_path / "none")}
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "edged", "scan", "--json",
+        stdout=subprocess.PIPE, env=env,
+    )  # fmt: skip
+    out, _ = await process.communicate()
+    assert process.returncode == 0
+    assert set(json.loads(out)) == {"i2c", "spi", "serial", "w1", "problems"}
+
+
+async def test_readings_and_history_over_http(board):
+    """Contract, section 6: `GET /api/sensors`, `/api/sensors/{name}/history`."""
+    await verb(board, "call", "sensor")
+    (sensor,) = (await get(board, "/api/sensors"))["sensors"]
+    assert sensor["readings"][0]["quality"] == "ok"
+    found = await get(board, "/api/sensors/greenhouse/history", since="-1h", step="10m")
+    temperature, pressure, _ = found["series"]
+    assert (temperature["channel"], temperature["unit"]) == ("temperature", "Cel")
+    assert temperature["step_s"] == 600
+    assert 19 <= temperature["rows"][0]["mean"] <= 24
+    only = await get(
+        board, "/api/sensors/greenhouse/history", channel="pressure", since="2020-01-01T00:00:00Z"
+    )
+    assert [s["channel"] for s in only["series"]] == [pressure["channel"]]
+    assert (await get(board, "/api/sensors/cellar/history", 404))["code"] == "not_found"
+    wrong = await get(board, "/api/sensors/greenhouse/history", 400, since="yesterday")
+    assert "neither a duration (1h, 7d) nor a time" in wrong["detail"]
+    await get(board, "/api/sensors/greenhouse/history", 400, channel="taste")
+
+
+async def test_tools_of_buses_that_are_not_there_are_blocked_and_appear(tmp_path):
+    """Issue 3, part 2: `requires_device`, and on hot-plug."""
+    tmp_path.chmod(0o755)
+    async with running(data=str(tmp_path), sim=False, http=False) as it:
+        buses = it.daemon.services.board.buses
+        present = set(buses.present())
+        rows = {row.name: row for row in it.daemon.registry.states("local")}
+        for tool, kind in NEEDS.items():
+            blocked = rows[tool].reason_code == "requires_device"
+            assert blocked is (kind not in present)
+        buses.present = lambda: frozenset(NEEDS.values())
+        it.daemon._plugged()
+        rows = {row.name: row for row in it.daemon.registry.states("local")}
+        assert {rows[tool].status for tool in NEEDS} == {"enabled"}
+        buses.present = frozenset
+        it.daemon._plugged()
+        rows = {row.name: row for row in it.daemon.registry.states("local")}
+        assert {rows[tool].reason_code for tool in NEEDS} == {"requires_device"}
+        assert "config.txt" in rows["i2c"].problem
+
+
+async def test_a_fault_of_the_board_stops_the_start_with_its_line(tmp_path):
+    """Architecture: a driver's `Config` is checked with the file and line of the loader."""
+    config = "board:\n  sensors:\n    a: {driver: bme280}\n    b: {driver: bme820}\n"
+    with pytest.raises(ConfigError, match=r"edged.yaml:4: board.sensors.b.driver: 'bme820'"):
+        async with running(data=str(tmp_path), config=config, sim=False):
+            pass
+
+
+async def test_calibrations_outlive_the_daemon(tmp_path):
+    """Contract, section 3: what changes at run time lies under the data directory."""
+    tmp_path.chmod(0o755)
+    words = ["call", "sensor", "sensor=greenhouse", "channel=humidity"]
+    async with running(data=str(tmp_path), http=False) as it:
+        await verb(it, *words, "action=calibrate", "value=50")
+    async with running(data=str(tmp_path), http=False) as it:
+        assert "humidity 50.0 %" in await verb(it, *words)

@@ -1,0 +1,120 @@
+"""The scan names what it can ask without harm, and says what is wrong with the wiring."""
+
+import pytest
+
+from edged.board.scan import identify, scan_board, scan_i2c, yaml_lines
+from edged.bus.sim import SimBuses, SimI2c, SimOneWire, SimSerial
+from edged.drivers import bme280
+from edged.errors import NoDeviceError
+from edged.testing import FakeClock
+
+
+class Nothing:
+    """A chip that acknowledges and says nothing of use."""
+
+    def __init__(self, byte=0x00):
+        self.byte, self.written = byte, []
+
+    def write(self, data):
+        self.written.append(data)
+
+    def read(self, length):
+        return bytes([self.byte]) * length
+
+
+@pytest.fixture
+def clock():
+    return FakeClock()
+
+
+async def test_a_chip_that_tells_its_identity_is_named(clock):
+    """Issue 3, part 6: chips recognised by identity registers."""
+    bus = SimI2c("i2c-1", {0x77: bme280.Sim(clock)})
+    (found,) = (await scan_i2c(bus, clock)).found
+    assert (found.address, found.certain, found.drivers[0]) == (0x77, True, "bme280")
+    assert "BME280" in found.title
+
+
+async def test_where_an_address_is_shared_all_candidates_are_named(clock):
+    """0x23 is a BH1750's, and a port expander's; neither has an identity."""
+    bus = SimI2c("i2c-1", {0x23: Nothing()})
+    (found,) = (await scan_i2c(bus, clock)).found
+    assert "bh1750" in found.drivers
+    assert not found.certain
+
+
+async def test_all_ones_are_told_as_wiring(clock):
+    bus = SimI2c("i2c-1", {0x76: Nothing(0xFF)})
+    assert "all ones or all zeros" in (await identify(bus, 0x76)).note
+
+
+async def test_what_the_kernel_owns_is_not_touched(clock):
+    """Fault 25: named with its driver, no byte on the bus."""
+    chip = Nothing()
+    bus = SimI2c("i2c-1", {0x48: chip})
+    bus.owners[0x48] = "lm75"
+    (found,) = (await scan_i2c(bus, clock)).found
+    assert found.owner == "lm75"
+    assert chip.written == []
+
+
+async def test_a_stuck_bus_ends_the_scan_with_its_diagnosis(clock):
+    """Fault 20: not "no devices" after minutes."""
+    bus = SimI2c("i2c-1", {0x76: bme280.Sim(clock)})
+    bus.stuck = True
+    found = await scan_i2c(bus, clock)
+    assert found.found == ()
+    assert "the bus is stuck" in found.problem
+
+
+async def test_a_slow_adapter_is_given_up_after_the_budget(clock):
+    """Issue 3, part 6: respects a total time budget."""
+
+    class Slow(SimI2c):
+        async def detect(self, address):
+            clock.advance(1.0)
+            return await super().detect(address)
+
+    found = await scan_i2c(Slow("i2c-1", {}), clock, budget_s=5.0)
+    assert found.asked == 6
+    assert "gave up after 5 s" in found.problem
+
+
+async def test_a_bus_where_every_address_answers_has_no_wiring(clock):
+    bus = SimI2c("i2c-1", {address: Nothing() for address in range(0x08, 0x78)})
+    found = await scan_i2c(bus, clock)
+    assert found.found == ()
+    assert "SDA is held low" in found.problem
+
+
+async def test_the_lines_to_paste_are_a_configuration(clock):
+    """Issue 3: pastes what it prints into `edged.yaml`."""
+    from edged import settings
+
+    class Device:
+        def file(self, attribute):
+            return ""
+
+    chips = {0x76: bme280.Sim(clock), 0x77: bme280.Sim(clock), 0x50: Nothing(0x12)}
+    buses = SimBuses(
+        i2c={"i2c-1": SimI2c("i2c-1", chips)},
+        w1=SimOneWire({"28-0316a2795bff": Device()}),
+        serial=SimSerial({"ttyUSB0": None}),
+    )
+    found = await scan_board(buses, clock)
+    assert [port.name for port in found.serial] == ["ttyUSB0"]
+    loaded = settings.parse("\n".join(yaml_lines(found)) + "\n", "edged.yaml")
+    sensors = loaded.config.board.sensors
+    assert {(s.driver, s.bus, s.address) for s in sensors.values()} == {
+        ("bme280", "i2c-1", 0x76),
+        ("bme280", "i2c-1", 0x77),
+        ("ds18b20", "", "28-0316a2795bff"),
+    }
+
+
+async def test_one_bus_can_be_asked_for(clock):
+    buses = SimBuses(i2c={"i2c-1": SimI2c("i2c-1", {})})
+    found = await scan_board(buses, clock, only="i2c-1")
+    assert [bus.name for bus in found.i2c] == ["i2c-1"]
+    with pytest.raises(NoDeviceError, match="no bus i2c-9"):
+        await scan_board(buses, clock, only="i2c-9")
