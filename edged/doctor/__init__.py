@@ -25,6 +25,8 @@ import msgspec
 
 from edged import __version__, plugins, runtimes, settings
 from edged.client import SocketClient
+from edged.doctor import board
+from edged.doctor.finding import Finding, Level
 from edged.errors import ConfigError, DeniedError, EdgedError, NoDaemonError, SandboxSetupError
 from edged.sandbox import limits
 from edged.sandbox.account import tool_account
@@ -33,8 +35,6 @@ from edged.settings import Loaded
 from edged.toolmd import discover, sync
 from edged.transports.http import Address, parse
 from edged.yamlio import nearest
-
-Level = Literal["ok", "note", "warning", "fault"]
 
 PYTHON_MIN = (3, 11)
 SPACE_LOW, SPACE_NONE = 200 << 20, 20 << 20
@@ -57,15 +57,6 @@ _TIMEX_SIZE = 512
 """`struct timex` has 208 bytes (adjtimex(2)); this is room enough for any machine."""
 
 
-class Finding(msgspec.Struct, frozen=True):
-    """One line of the report; `remedy` is empty where nothing is to be done."""
-
-    check: str
-    level: Level
-    text: str
-    remedy: str = ""
-
-
 class Places(msgspec.Struct, frozen=True):
     """Where to look.
 
@@ -78,6 +69,7 @@ class Places(msgspec.Struct, frozen=True):
         dev: device nodes.
         proc: of the kernel.
         run: of the system.
+        sysfs: of the kernel's drivers.
     """
 
     config: str
@@ -88,6 +80,7 @@ class Places(msgspec.Struct, frozen=True):
     dev: str = "/dev"
     proc: str = "/proc"
     run: str = "/run"
+    sysfs: str = "/sys"
 
 
 class Running(msgspec.Struct, frozen=True):
@@ -121,6 +114,8 @@ def examine(places: Places) -> Iterator[Finding]:
     yield from languages()
     yield clock(places.run, time.time())
     yield from devices(places.dev)
+    if loaded is not None:
+        yield from board.examine(loaded, places.dev, places.sysfs, places.proc)
 
 
 def of_daemon(running: Running, places: Places) -> Iterator[Finding]:
