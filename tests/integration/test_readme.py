@@ -10,6 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from edged import plugins, settings
+from edged.board import Board
+from edged.bus.sim import SimBuses
+from edged.testing import FakeClock
+
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 
@@ -89,10 +94,32 @@ def test_tour_prints_what_the_readme_says(place):
         )
 
 
+def test_board_of_the_readme_is_a_board():
+    """Every driver takes the options that it is shown with."""
+    text = re.search(r"```yaml\n(board:.*?)```", README, re.DOTALL)[1]
+    config = settings.parse(text, "edged.yaml").config.board
+    board = Board(config, SimBuses(), FakeClock())
+    assert {s.name for s in board.sensors} == {"greenhouse", "soil", "water", "meter"}
+    assert [
+        channel.unit for s in board.sensors for channel in s.channels if s.name == "meter"
+    ] == ["V"]
+
+
+def test_every_driver_and_hardware_tool_is_named_in_the_readme():
+    """Whoever looks for a chip finds it."""
+    table = README[README.index("| measures | drivers |") : README.index("## What holds a tool")]
+    named = set(re.findall(r"[a-z][a-z0-9_]+", table))
+    assert set(plugins.names("edged.drivers")) <= named
+    tools = README[README.index("| tool | does |") : README.index("| measures | drivers |")]
+    for name in ("sensors", "actuators", "gpio", "i2c", "spi", "serial", "onewire"):
+        for one in plugins.load("edged.tools", name).TOOLS:
+            row = re.search(rf"^\| `{one.name}` \| (.*) \|$", tools, re.MULTILINE)[1]
+            actions = one.schema["properties"]["action"]["enum"]
+            assert set(row.split(", ")) == set(actions), one.name
+
+
 def test_yaml_example_of_the_readme_is_a_configuration(tmp_path):
     """README, "Configuration"."""
-    from edged import settings
-
     text = re.search(r"```yaml\n(http:.*?)```", README, re.DOTALL)[1]
     loaded = settings.parse(text, str(tmp_path / "edged.yaml"))
     assert loaded.config.http.listen == ["127.0.0.1:8420"]
@@ -110,7 +137,6 @@ def test_tool_example_of_the_readme_is_a_tool():
 
 def test_configuration_error_of_the_readme_reads_so(tmp_path):
     """README, "Configuration": file, line, key path, nearest known key."""
-    from edged import settings
     from edged.errors import ConfigError
 
     with pytest.raises(ConfigError) as caught:
