@@ -49,6 +49,8 @@ class Description(msgspec.Struct, frozen=True):
     warnings: tuple[str, ...]
     schema: dict[str, Any]
     body: str
+    sensitive: tuple[str, ...] = ()
+    """Inputs that are never logged and masked in results."""
 
 
 class Catalogue(msgspec.Struct, frozen=True):
@@ -147,6 +149,7 @@ class Control:
             tool.warnings,
             schema,
             tool.body,
+            tuple(sorted(tool.sensitive)),
         )
 
     def states(self, caller: Caller, session: Session) -> list[State]:

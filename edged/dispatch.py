@@ -386,7 +386,9 @@ class Dispatcher:
         if duration is None:
             duration = round((services.clock.monotonic() - call.started) * 1000, 3)
         if detail:
-            detail = results.absent(detail, call.masked)[:DETAIL_MAX]
+            detail = results.absent(detail, call.masked)
+            if len(detail) > DETAIL_MAX:
+                detail = f"{detail[: DETAIL_MAX - 1]}…"
         raw: bytes | None = call.raw
         kept: Any = None
         if tool is None or code == InvalidArgumentsError.code:

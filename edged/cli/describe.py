@@ -36,7 +36,7 @@ def run(args: Any) -> int:
     show.out(show.safe(found["description"].partition("\n\n")[0]))
     show.out("")
     show.facts(_facts(found))
-    _inputs(found["schema"])
+    _inputs(found["schema"], found["sensitive"])
     if found["body"].strip():
         show.out("")
         show.out(show.safe(found["body"].strip("\n")))
@@ -72,7 +72,7 @@ def _permissions(given: dict[str, Any]) -> list[tuple[str, str]]:
     return rows
 
 
-def _inputs(schema: dict[str, Any]) -> None:
+def _inputs(schema: dict[str, Any], sensitive: list[str]) -> None:
     properties = schema.get("properties", {})
     if not properties:
         return
@@ -82,6 +82,8 @@ def _inputs(schema: dict[str, Any]) -> None:
         need = "required" if name in required else "optional"
         if one.get("default") is not None:
             need = f"default {one['default']}"
+        if name in sensitive:
+            need += ", sensitive"
         rows.append((name, kind(one), need, one.get("description", "")))
     show.out("")
     # Descriptions are not cut here: this is the place to read them.

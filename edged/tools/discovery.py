@@ -25,10 +25,14 @@ def tool_describe(params: Describe, ctx: Context) -> Result:
     """Show a tool's full documentation, inputs, permissions and state."""
     found = ctx.services.describe(ctx.caller, params.name, ctx.session)
     state = found.status + (f" ({found.reason_code})" if found.reason_code else "")
-    lines = [f"{found.name}: {found.description}", f"State: {state}; from {found.source}"]
+    # What follows in the description is the body's beginning, which stands below.
+    about = found.description.partition("\n\n")[0] if found.body else found.description
+    lines = [f"{found.name}: {about}", f"State: {state}; from {found.source}"]
     if found.problem:
         lines.append(f"Problem: {found.problem}")
     lines += ["Inputs (JSON Schema): " + msgspec.json.encode(found.schema).decode()]
+    if found.sensitive:
+        lines.append(f"Sensitive inputs, never logged: {', '.join(found.sensitive)}")
     if found.permissions is not None:
         lines.append("Permissions: " + msgspec.json.encode(found.permissions).decode())
     if found.body:

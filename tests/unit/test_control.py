@@ -110,6 +110,7 @@ async def test_a_description_is_the_tool_whole(core):
         "warnings": ("odd name",),
         "schema": {"type": "object", "properties": {}, "additionalProperties": False},
         "body": "# Hello",
+        "sensitive": (),
     }
 
 

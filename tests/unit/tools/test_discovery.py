@@ -39,19 +39,23 @@ async def test_tool_describe_shows_the_body_on_demand(core):
         Tool(
             "hello",
             login.run,
-            description="Says hello.",
+            # As discovery makes it: the body's first paragraph follows.
+            description="Says hello.\n\nUsage.",
             make_type=lambda: Login,
             source="/tools/hello",
             body="\n# Hello\n\nUsage.\n",
             permissions=Permissions(network=True),
+            sensitive=frozenset({"password"}),
         )
     )
     result = await ask(core, "tool_describe", name="hello")
     lines = result.for_llm.split("\n")
     assert lines[:2] == ["hello: Says hello.", "State: enabled; from /tools/hello"]
     assert lines[2].startswith('Inputs (JSON Schema): {"type":"object"')
-    assert '"network":true' in lines[3]
-    assert lines[4:] == ["", "# Hello", "", "Usage."]
+    assert lines[3] == "Sensitive inputs, never logged: password"
+    assert '"network":true' in lines[4]
+    assert lines[5:] == ["", "# Hello", "", "Usage."]
+    assert result.structured["sensitive"] == ["password"]
     assert result.structured["schema"]["properties"].keys() == {"user", "password", "number"}
     assert "body" not in result.structured
 
