@@ -14,7 +14,7 @@ from typing import Any, Self, TypeVar
 
 from edged.board.actuator import Actuator, ActuatorInfo
 from edged.board.claims import Claims, refuse_twice
-from edged.board.device import Ports
+from edged.board.device import Ports, Slot
 from edged.board.line import GpioLine, LineInfo
 from edged.board.sensor import Publish, Sensor, SensorInfo
 from edged.bus import Buses, Edge, PwmChannel
@@ -28,7 +28,7 @@ from edged.errors import (
     InvalidArgumentsError,
     NoDeviceError,
 )
-from edged.units import Reading
+from edged.units import Reading, duration_s
 
 __all__ = ["ActuatorInfo", "Board", "LineInfo", "SensorInfo"]
 
@@ -74,9 +74,24 @@ class Board:
             for name, one in config.sensors.items()
         }
         self._actuators = {
-            name: Actuator(name, one, buses, ports, sleep, self._claims, publish)
+            name: Actuator(
+                Slot("actuators", name, one, buses, ports, sleep),
+                f"the actuator {name}",
+                duration_s(one.deadline),
+                self._claims,
+                publish,
+            )
             for name, one in config.actuators.items()
         }
+        self._acting = {
+            **self._actuators,
+            **{
+                name: Actuator(sensor.slot, sensor.holder, 0.0, self._claims, publish)
+                for name, sensor in self._sensors.items()
+                if sensor.slot.driver.INFO.commands
+            },
+        }
+        """What can be told something: sensors with commands too, such as a clock to be set."""
         self._lines = {
             name: GpioLine(name, one, lambda: buses.gpio, clock, publish)
             for name, one in config.gpio.items()
@@ -118,7 +133,8 @@ class Board:
             sensor.sample()
 
     def wake(self) -> None:
-        """Something was plugged in: look for what is absent at once."""
+        """Something was plugged in or out: look at what is absent, or now is, at once."""
+        self.buses.look()
         for sensor in self._sensors.values():
             sensor.wake()
 
@@ -131,8 +147,8 @@ class Board:
 
     @property
     def actuators(self) -> tuple[ActuatorInfo, ...]:
-        """The configured actuators, by name."""
-        return tuple(self._actuators[name].info() for name in sorted(self._actuators))
+        """What acts, by name: the configured actuators, and sensors with commands."""
+        return tuple(self._acting[name].info() for name in sorted(self._acting))
 
     @property
     def lines(self) -> tuple[LineInfo, ...]:
@@ -233,12 +249,12 @@ class Board:
             NoDeviceError: no such actuator (the message lists those there are).
         """
         self._check_open()
-        return await _known(self._actuators, name, "actuator").act(command, arguments)
+        return await _known(self._acting, name, "actuator").act(command, arguments)
 
     async def told(self, name: str) -> tuple[Sample, ...]:
         """What an actuator was told last."""
         self._check_open()
-        return await _known(self._actuators, name, "actuator").read()
+        return await _known(self._acting, name, "actuator").read()
 
     async def safe(self) -> None:
         """Everything that acts to its safe state."""

@@ -12,12 +12,10 @@ import msgspec
 
 from edged import log
 from edged.board.claims import Claims
-from edged.board.device import Ports, Slot
+from edged.board.device import Slot
 from edged.board.sensor import Publish
-from edged.bus import Buses
-from edged.bus.settings import ActuatorConfig
 from edged.drivers import Actuator as Acting
-from edged.drivers import Command, Sample, Sleep
+from edged.drivers import Command, Sample
 from edged.errors import (
     BusError,
     BusyError,
@@ -27,7 +25,6 @@ from edged.errors import (
     InvalidArgumentsError,
     NoDeviceError,
 )
-from edged.units import duration_s
 
 
 class ActuatorInfo(msgspec.Struct, frozen=True):
@@ -51,33 +48,28 @@ class ActuatorInfo(msgspec.Struct, frozen=True):
 
 
 class Actuator:
-    """One entry of `board.actuators`."""
+    """A device that acts: an entry of `board.actuators`, or a sensor with commands.
+
+    Args:
+        slot: its place.
+        holder: how others are told who holds it.
+        deadline_s: it goes to its safe state this long after it was told anything; 0 is never.
+
+    Raises:
+        ConfigError: its driver only measures.
+    """
 
     def __init__(
-        self,
-        name: str,
-        config: ActuatorConfig,
-        buses: Buses,
-        ports: Ports,
-        sleep: Sleep,
-        claims: Claims,
-        publish: Publish,
+        self, slot: Slot, holder: str, deadline_s: float, claims: Claims, publish: Publish
     ) -> None:
-        """An actuator that nobody looked for yet.
-
-        Raises:
-            ConfigError: see `Slot`; or its driver only measures.
-        """
-        self.name, self.config = name, config
-        self.slot = Slot("actuators", name, config, buses, ports, sleep)
-        info = self.slot.driver.INFO
+        self.name, self.slot, self.holder = slot.name, slot, holder
+        info = slot.driver.INFO
         if not info.commands:
-            reason = f"{config.driver} only measures: put it under sensors"
-            raise ConfigError(reason, key=f"board.actuators.{name}.driver")
+            reason = f"{slot.config.driver} only measures: put it under sensors"
+            raise ConfigError(reason, key=f"board.actuators.{slot.name}.driver")
         self.commands = {command.name: command for command in info.commands}
         self._claims, self._publish = claims, publish
-        self._deadline_s = duration_s(config.deadline)
-        self._lock = asyncio.Lock()
+        self._deadline_s = deadline_s
         self._timer: asyncio.TimerHandle | None = None
         self._expiring: asyncio.Task[None] | None = None
         self._running: asyncio.Task[str] | None = None
@@ -89,16 +81,11 @@ class Actuator:
         """What it claims."""
         return self.slot.place
 
-    @property
-    def holder(self) -> str:
-        """How others are told who holds its place."""
-        return f"the actuator {self.name}"
-
     def info(self) -> ActuatorInfo:
         """What is known of it."""
         return ActuatorInfo(
             name=self.name,
-            driver=self.config.driver,
+            driver=self.slot.config.driver,
             bus=self.slot.bus,
             commands=tuple(_described(command) for command in self.commands.values()),
             identity=self._identity,
@@ -131,7 +118,7 @@ class Actuator:
         self._claims.check(self.place, self.holder)
         if known.interrupts:
             self._interrupt()
-        async with self._lock:
+        async with self.slot.lock:
             self._running = asyncio.create_task(self._do(command, params))
             try:
                 said = await _finished(self._running, f"{self.name} {command}")
@@ -143,13 +130,13 @@ class Actuator:
 
     async def read(self) -> tuple[Sample, ...]:
         """What it was told last, as its driver knows it."""
-        async with self._lock:
+        async with self.slot.lock:
             return await (await self._found()).read()
 
     async def safe(self) -> None:
         """Bring it to its safe state; a command that runs is ended."""
         self._interrupt()
-        async with self._lock:
+        async with self.slot.lock:
             device = await self._found()
             try:
                 await device.safe()

@@ -97,6 +97,8 @@ class Slot:
         self._buses, self._ports, self._sleep = buses, ports, sleep
         self._port: SerialPort | None = None
         self.device: Device | None = None
+        self.lock = asyncio.Lock()
+        """Held by whoever uses the device: it is found, lost and told one thing at a time."""
 
     @property
     def channels(self) -> tuple[Channel, ...]:
@@ -122,6 +124,12 @@ class Slot:
             return ""
         within = getattr(self.driver, "place", None)
         return f"{self.bus}/{within(self.settings)}" if within is not None else self.bus
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether its I2C bus was unplugged; a serial port says so itself."""
+        bus = self.bus.partition("/")[0]
+        return self.driver.INFO.bus == "i2c" and bus not in self._buses.names("i2c")
 
     async def find(self) -> Device:
         """The device, found and set up if it was not.

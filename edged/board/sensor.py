@@ -223,7 +223,7 @@ class Sensor:
         failed = 0
         due = self._clock.monotonic()
         while True:
-            # What is plugged in while it is being measured wakes the wait after it.
+            # What is plugged in or out while it is being measured wakes the wait after it.
             self._wake.clear()
             try:
                 await self.measure()
@@ -244,8 +244,8 @@ class Sensor:
             return
 
     def wake(self) -> None:
-        """Something was plugged in: look at once."""
-        if self._state in {"absent", "lost"}:
+        """Something was plugged in or out: look at once, if that may be of consequence."""
+        if self._state in {"absent", "lost"} or self.slot.is_gone:
             self._wake.set()
 
     async def stop(self) -> None:
@@ -273,7 +273,19 @@ class Sensor:
             task.exception()
 
     async def _run(self) -> tuple[Reading, ...]:
-        fresh = self.slot.device is None
+        async with self.slot.lock:
+            fresh = self.slot.device is None
+            device, samples = await self._samples()
+        self._found(device, fresh=fresh)
+        time, monotonic = self._clock.now(), self._clock.monotonic()
+        units = {channel.name: channel.unit for channel in self.channels}
+        self._readings = tuple(
+            self._reading(sample, units[sample.channel], time, monotonic) for sample in samples
+        )
+        self._tell()
+        return self._readings
+
+    async def _samples(self) -> tuple[Device, tuple[Sample, ...]]:
         whole = False
         try:
             device = await self.slot.find()
@@ -286,14 +298,7 @@ class Sensor:
             if not whole:
                 # What fails or is cancelled in between leaves a chip in an unknown state.
                 await self.slot.lose()
-        self._found(device, fresh=fresh)
-        time, monotonic = self._clock.now(), self._clock.monotonic()
-        units = {channel.name: channel.unit for channel in self.channels}
-        self._readings = tuple(
-            self._reading(sample, units[sample.channel], time, monotonic) for sample in samples
-        )
-        self._tell()
-        return self._readings
+        return device, samples
 
     def _reading(self, sample: Sample, unit: str, time: float, monotonic: float) -> Reading:
         value, quality, note = sample.value, sample.quality, sample.note

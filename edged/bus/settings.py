@@ -267,9 +267,11 @@ class BoardConfig(Part, frozen=True):
                     raise ValueError(
                         f"{kind}.{name}: a name has letters, digits, - and _, and no more than 64"
                     )
-        twice = sorted(set(self.gpio) & set(self.actuators))
-        if twice:
-            raise ValueError(f"actuators.{twice[0]}: is the name of a gpio line too: rename one")
+        for kind, others in (("gpio", self.gpio), ("sensors", self.sensors)):
+            twice = sorted(set(others) & set(self.actuators))
+            if twice:
+                reason = f"is a name under {kind} too: rename one"
+                raise ValueError(f"actuators.{twice[0]}: {reason}")
 
 
 def _is_name(name: str) -> bool:

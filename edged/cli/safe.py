@@ -60,6 +60,8 @@ async def _make_safe(loaded: Loaded) -> dict[str, str]:
                 if line.direction == "output":
                     states[line.name] = line.error or "safe"
             for actuator in board.actuators:
+                if actuator.name not in board.config.actuators:
+                    continue  # a sensor with commands: it has no state to leave
                 states[actuator.name] = actuator.error or "safe"
     except ExceptionGroup as group:
         states.update({f"({n})": str(error) for n, error in enumerate(group.exceptions)})

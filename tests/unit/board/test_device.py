@@ -109,6 +109,29 @@ def stepper(clock, sleep):
     return Board(config, SimBuses(gpio=gpio, pwm=SimPwm([])), clock, sleep=sleep)
 
 
+async def test_a_sensor_with_commands_measures_and_is_told():
+    """A clock tells its temperature and is set; a meter has registers to write."""
+    from edged.drivers import ds3231
+
+    clock = FakeClock()
+    bus = SimI2c("i2c-1", {0x68: ds3231.Sim(clock)})
+    config = BoardConfig(sensors={"clock": SensorConfig(driver="ds3231")})
+    board = Board(config, SimBuses(i2c={"i2c-1": bus}), clock, sleep=clock.sleep)
+    async with board:
+        assert [info.name for info in board.actuators] == ["clock"]
+        await board.act("clock", "set_time", {"time": "2026-05-01T12:00:00Z"})
+        (time,) = await board.read("clock", "time")
+        assert time.value == pytest.approx(1_777_636_800, abs=2)
+
+
+def test_one_name_is_one_thing():
+    with pytest.raises(ValueError, match=r"actuators.x: is a name under sensors too"):
+        BoardConfig(
+            sensors={"x": SensorConfig(driver="bme280")},
+            actuators={"x": ActuatorConfig(driver="pcf8574")},
+        )
+
+
 async def test_stop_ends_a_move_under_way():
     """Issue 3, part 3: an agent cannot wedge a motor."""
     moving = asyncio.Event()
