@@ -12,6 +12,7 @@ import msgspec
 
 from edged import log
 from edged.board.claims import Claims
+from edged.board.deadline import Deadline
 from edged.board.device import Slot
 from edged.board.sensor import Publish
 from edged.drivers import Actuator as Acting
@@ -69,9 +70,12 @@ class Actuator:
             raise ConfigError(reason, key=f"board.actuators.{slot.name}.driver")
         self.commands = {command.name: command for command in info.commands}
         self._claims, self._publish = claims, publish
-        self._deadline_s = deadline_s
-        self._timer: asyncio.TimerHandle | None = None
-        self._expiring: asyncio.Task[None] | None = None
+        self._deadline = Deadline(
+            f"actuator {self.name}",
+            deadline_s,
+            self.safe,
+            lambda: publish("actuator.deadline", {"actuator": self.name}),
+        )
         self._running: asyncio.Task[str] | None = None
         self._error = ""
         self._identity = ""
@@ -124,7 +128,7 @@ class Actuator:
                 said = await _finished(self._running, f"{self.name} {command}")
             finally:
                 self._running = None
-            self._hold()
+            self._deadline.hold()
         self._publish("actuator.acted", {"actuator": self.name, "command": command})
         return said
 
@@ -146,10 +150,7 @@ class Actuator:
 
     async def stop(self) -> None:
         """To its safe state, and give back what is held."""
-        if self._timer is not None:
-            self._timer.cancel()
-        if self._expiring is not None:
-            await asyncio.wait([self._expiring])
+        await self._deadline.stop()
         try:
             if self.slot.device is not None:
                 await self.safe()
@@ -185,28 +186,6 @@ class Actuator:
         """Set it up anew at the next command."""
         self._error = str(error)
         await self.slot.lose()
-
-    def _hold(self) -> None:
-        """Begin the deadline anew."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if self._deadline_s > 0:
-            loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(self._deadline_s, self._expire)
-
-    def _expire(self) -> None:
-        self._timer = None
-        self._expiring = asyncio.create_task(self._to_safe(), name=f"deadline {self.name}")
-
-    async def _to_safe(self) -> None:
-        try:
-            await self.safe()
-        except EdgedError as error:
-            log.error(f"actuator {self.name} may not be in its safe state: {error}")
-            return
-        log.warning(f"actuator {self.name}: nothing was told for {self._deadline_s:g} s: safe")
-        self._publish("actuator.deadline", {"actuator": self.name})
 
 
 async def _finished(running: asyncio.Task[str], what: str) -> str:

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import msgspec
 
 from edged import log
+from edged.board.deadline import Deadline
 from edged.bus import Direction, Edge, Gpio, Line
 from edged.bus.settings import GpioConfig
 from edged.clock import Clock
@@ -63,12 +64,15 @@ class GpioLine:
     ) -> None:
         self.name, self.config = name, config
         self._gpio, self._clock, self._publish = gpio, clock, publish
-        self._deadline_s = duration_s(config.deadline)
+        self._deadline = Deadline(
+            f"gpio {name}",
+            duration_s(config.deadline),
+            self._to_safe,
+            lambda: publish("gpio.deadline", {"line": name}),
+        )
         self._line: Line | None = None
         self._error = ""
         self._lock = asyncio.Lock()
-        self._timer: asyncio.TimerHandle | None = None
-        self._expiring: asyncio.Task[None] | None = None
         self._edges = self._lost = 0
         self._kept: deque[Edge] = deque(maxlen=KEPT)
         self._untold: list[Edge] = []
@@ -100,11 +104,9 @@ class GpioLine:
 
     async def stop(self) -> None:
         """An output to its safe level, after every write; then the line is given back."""
-        for timer in (self._timer, self._telling):
-            if timer is not None:
-                timer.cancel()
-        if self._expiring is not None:
-            await asyncio.wait([self._expiring])
+        if self._telling is not None:
+            self._telling.cancel()
+        await self._deadline.stop()
         async with self._lock:
             line, self._line = self._line, None
             if line is None:
@@ -124,7 +126,7 @@ class GpioLine:
         """Drives it; where it has a deadline, that begins anew."""
         async with self._lock:
             await (await self._taken()).set(value)
-            self._hold()
+            self._deadline.hold()
 
     async def pulse(self, duration_s: float) -> None:
         """Drives it to true for a time, then to false.
@@ -168,32 +170,6 @@ class GpioLine:
         came = [edge for edge in self._kept if edge.sequence > first]
         return came[:count]
 
-    # Deadline -----------------------------------------------------------------------------
-
-    def _hold(self) -> None:
-        """Begin the deadline anew."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if self._deadline_s > 0:
-            loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(self._deadline_s, self._expire)
-
-    def _expire(self) -> None:
-        self._timer = None
-        self._expiring = asyncio.create_task(self._to_safe(), name=f"deadline {self.name}")
-
-    async def _to_safe(self) -> None:
-        try:
-            async with self._lock:
-                line = await self._taken()
-                await line.set(self.config.safe == "on")
-        except EdgedError as error:
-            log.error(f"gpio {self.name} may not be on its safe level: {error}")
-            return
-        log.warning(f"gpio {self.name}: nobody drove it for {self._deadline_s:g} s: safe level")
-        self._publish("gpio.deadline", {"line": self.name})
-
     # Edges --------------------------------------------------------------------------------
 
     def _on_edges(self, edges: Sequence[Edge]) -> None:
@@ -227,6 +203,10 @@ class GpioLine:
         if lost:
             facts["lost"] = lost
         self._publish("gpio.edge", facts)
+
+    async def _to_safe(self) -> None:
+        async with self._lock:
+            await (await self._taken()).set(self.config.safe == "on")
 
     # The line -----------------------------------------------------------------------------
 

@@ -158,12 +158,12 @@ async def test_an_actuator_goes_safe_when_nobody_tells_it_anything(capsys):
         assert "set" in commands
         writes = len(rig.events)
         actuator = board._actuators["relays"]
-        actuator._hold()
+        actuator._deadline.hold()
         async with asyncio.timeout(5):
             while len(rig.events) == writes:
                 await asyncio.sleep(0.001)
     assert rig.events[-1] == ("actuator.deadline", {"actuator": "relays"})
-    assert "nothing was told for 0.02 s" in capsys.readouterr().err
+    assert "actuator relays: nobody held it for 0.02 s" in capsys.readouterr().err
 
 
 async def test_one_that_was_gone_is_made_safe_before_it_acts_again():

@@ -98,7 +98,7 @@ async def test_an_output_goes_safe_when_nobody_drives_it_on(capsys):
         await until(lambda: not rig.gpio.level("GPIO17"))
         await until(lambda: rig.events)
     assert rig.events == [("gpio.deadline", {"line": "pump"})]
-    assert "nobody drove it for 0.02 s" in capsys.readouterr().err
+    assert "gpio pump: nobody held it for 0.02 s" in capsys.readouterr().err
 
 
 async def test_a_long_pulse_ends_with_off_even_when_cancelled():
