@@ -50,10 +50,19 @@ def refuse_twice(places: Mapping[str, str]) -> None:
         places: by the entry's key path; an empty place is nobody's.
 
     Raises:
-        ConfigError: two entries have the same.
+        ConfigError: two entries have the same; or one is behind a multiplexer at an
+            address that answers before it too, so that both would be spoken to.
     """
     holders: dict[str, str] = {}
     for key, place in places.items():
         holder = holders.setdefault(place, key) if place else key
         if holder != key:
             raise ConfigError(f"{place} is taken by {holder}", key=key)
+    for key, place in places.items():
+        bus, *behind = place.split("/")
+        if bus.startswith("i2c-") and len(behind) > 1:
+            for address in {behind[-1], *behind[:-1:2]}:
+                holder = holders.get(f"{bus}/{address}", key)
+                if holder != key:
+                    reason = f"behind a multiplexer: {holder} has {bus}/{address} before it"
+                    raise ConfigError(reason, key=key)
