@@ -6,6 +6,7 @@ of drivers that say so, where reading one changes nothing. Every scan has a budg
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import cast
@@ -107,7 +108,10 @@ async def scan_board(
     """
     if only:
         return Scan(i2c=(await scan_i2c(buses.i2c(only), clock, budget_s),))
-    i2c = [await _scanned(buses, name, clock, budget_s) for name in buses.names("i2c")]
+    # Each bus waits on a thread of its own: all take no longer than the slowest.
+    i2c = await asyncio.gather(
+        *(_scanned(buses, name, clock, budget_s) for name in buses.names("i2c"))
+    )
     problems: dict[str, str] = {}
     ports: Sequence[PortInfo] = ()
     ids: Sequence[str] = ()
@@ -134,17 +138,17 @@ async def scan_i2c(bus: I2c, clock: Clock, budget_s: float = BUDGET_S) -> BusSca
     began = clock.monotonic()
     found: list[Found] = []
     asked = 0
-    for address in range(FIRST, LAST + 1):
+    for address in _in_order():
         if clock.monotonic() - began > budget_s:
             problem = (
-                f"gave up after {budget_s:g} s at {address:#04x}: this adapter waits long for "
-                "addresses that nobody has; ask single ones"
+                f"gave up after {budget_s:g} s and {asked} addresses, the usual ones first: this "
+                "adapter waits long for those that nobody has; ask single ones"
             )
-            return BusScan(bus.name, tuple(found), problem, asked)
+            return BusScan(bus.name, _sorted(found), problem, asked)
         try:
             there = await bus.detect(address)
         except BusError as error:
-            return BusScan(bus.name, tuple(found), str(error), asked)
+            return BusScan(bus.name, _sorted(found), str(error), asked)
         asked += 1
         if there:
             found.append(await identify(bus, address))
@@ -152,7 +156,18 @@ async def scan_i2c(bus: I2c, clock: Clock, budget_s: float = BUDGET_S) -> BusSca
     if len(found) > LAST - FIRST - 8:
         found = []
         problem = "every address answers: SDA is held low or not connected; check the wiring"
-    return BusScan(bus.name, tuple(found), problem, asked)
+    return BusScan(bus.name, _sorted(found), problem, asked)
+
+
+def _in_order() -> list[int]:
+    """All addresses, those first where a chip that edged knows is usually found."""
+    chips = [info for info in i2c_infos().values() if len(info.addresses) < LAST - FIRST]
+    usual = {info.addresses[0] for info in chips}
+    return sorted(range(FIRST, LAST + 1), key=lambda address: (address not in usual, address))
+
+
+def _sorted(found: Sequence[Found]) -> tuple[Found, ...]:
+    return tuple(sorted(found, key=lambda one: one.address))
 
 
 async def identify(bus: I2c, address: int) -> Found:
@@ -162,13 +177,13 @@ async def identify(bus: I2c, address: int) -> Found:
         return Found(address, owner, note=f"the kernel's driver {owner} owns it")
     infos = {name: info for name, info in i2c_infos().items() if address in info.addresses}
     infos = {name: info for name, info in infos.items() if len(info.addresses) < LAST - FIRST}
-    silent = 0
+    values: list[int | None] = []
     certain: list[str] = []
     told = {name: info.identity for name, info in infos.items() if info.identity is not None}
     async with bus.hold() as held:
         for name, identity in told.items():
             value = await _ask(held, address, identity)
-            silent += value in {0, (1 << 8 * identity.size) - 1}
+            values.append(value)
             masked = None if value is None else value & (identity.mask or value)
             if masked in identity.values:
                 certain.append(name)
@@ -176,7 +191,9 @@ async def identify(bus: I2c, address: int) -> Found:
         return Found(address, "", tuple(certain), infos[certain[0]].title, certain=True)
     others = tuple(name for name in infos if name not in told)
     note = ""
-    if told and silent == len(told):
+    ones = all(v == (1 << 8 * told[name].size) - 1 for name, v in zip(told, values, strict=True))
+    # Zeros may be a register of a chip that has no identity.
+    if told and (ones or (not others and not any(values))):
         note = "reads give all ones or all zeros: check its wiring and supply"
     return Found(address, "", others, note=note)
 

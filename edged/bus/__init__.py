@@ -493,5 +493,8 @@ class Buses(Protocol):
     def present(self) -> frozenset[Kind]:
         """Kinds of which there is anything now; a quick look that opens nothing."""
 
+    def look(self) -> None:
+        """Something was plugged in or out: what is open of the latter is given back soon."""
+
     async def close(self) -> None:
         """Ends every thread and gives back whatever is still open."""

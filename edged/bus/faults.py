@@ -109,6 +109,14 @@ def i2c_error(number: int, bus: str, address: int) -> EdgedError:
     return BusError(number, f"{bus}, address {address:#04x}: {reason}")
 
 
+def silent_error(bus: str, address: int) -> NoDeviceError:
+    """The error of a target that timed out on a bus where others answer."""
+    return NoDeviceError(
+        f"nothing answered in time at address {address:#04x} on {bus}, where others do: it is not "
+        "there, or holds the clock: check its wiring, then power it off and on"
+    )
+
+
 def spi_error(number: int, device: str) -> BusError:
     """The error of a failed SPI transfer on `spi0.0`."""
     return BusError(number, f"{device}: {_SPI.get(number, 'the transfer failed')}")

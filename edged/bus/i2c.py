@@ -18,7 +18,7 @@ from edged.bus import I2cTransfers
 from edged.bus._breaker import Breaker
 from edged.bus._i2cdev import MESSAGE_MAX, Adapter
 from edged.bus._worker import Worker
-from edged.bus.faults import NO_ANSWER, STUCK, i2c_error, open_error
+from edged.bus.faults import NO_ANSWER, STUCK, i2c_error, open_error, silent_error
 from edged.clock import Clock
 from edged.errors import BusyError, Fault, InvalidArgumentsError, NoDeviceError
 
@@ -65,6 +65,7 @@ class KernelI2c:
         self._lock = asyncio.Lock()
         self._held = _HeldI2c(self._transfer)
         self._owners: dict[int, tuple[str, float]] = {}
+        self._looking: asyncio.Future[None]
 
     @asynccontextmanager
     async def hold(self) -> AsyncIterator[I2cTransfers]:
@@ -78,6 +79,9 @@ class KernelI2c:
         Raises:
             InvalidArgumentsError: longer than the kernel takes; no byte moved.
         """
+        if not self._lock.locked():
+            # The thread keeps the order, and goes from one to the next without a pause.
+            return await self._transfer(address, write, read_len)
         async with self._lock:
             return await self._transfer(address, write, read_len)
 
@@ -99,6 +103,15 @@ class KernelI2c:
                 name = ""
             self._owners[address] = name, now + OWNER_S
         return name
+
+    def look(self) -> None:
+        """Gives the adapter back soon if it was unplugged.
+
+        The kernel waits for that, and its USB hub with it: until then nothing that is
+        plugged in there is seen.
+        """
+        if self._node.is_open:
+            self._looking = asyncio.ensure_future(self._worker.run(self._node.look))
 
     def close(self) -> None:
         """Ends the bus's thread and gives the adapter back; use then raises `NoDeviceError`."""
@@ -136,13 +149,16 @@ def _check(address: int, write_len: int, read_len: int) -> None:
 
 def _value(device: str) -> str:
     """Where the kernel's driver of a device shows what it reads, in sysfs."""
-    for name in _listed(device):
+    names = _listed(device)
+    for name in names:
         if name in {"hwmon", "rtc"}:
             # A class: the numbered device is below, hwmon/hwmon0.
             return "/".join([device, name, *_listed(f"{device}/{name}")[:1]])
-        if name.startswith(("iio:device", "channel-")):
+        if name.startswith("iio:device"):
             return f"{device}/{name}"
-    return device
+    # The buses behind it. Some sensors have one too, the MPU6050 for a compass.
+    channels = [name for name in names if name.startswith("channel-")]
+    return "/".join([device, *channels[:1]])
 
 
 def _listed(path: str) -> list[str]:
@@ -184,7 +200,9 @@ class _Node:
             data = adapter.transfer(address, write, read_len)
         except OSError as error:
             number = error.errno or errno.EIO
-            self._failed(adapter, address, number)
+            moves = self._failed(adapter, address, number)
+            if moves and number in STUCK:
+                raise silent_error(self._name, address) from error
             raise i2c_error(number, self._name, address) from error
         self._succeeded(address)
         return data
@@ -207,6 +225,15 @@ class _Node:
         else:
             self._failed(adapter, address, errno.ENXIO)
         return there
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the adapter is open, as any thread may ask."""
+        return self._adapter is not None
+
+    def look(self) -> None:
+        if self._adapter is not None and self._adapter.is_gone():
+            self.close()
 
     def close(self) -> None:
         if self._adapter is not None:

@@ -196,6 +196,11 @@ class KernelBuses:
             found.add("pwm")
         return frozenset(found)
 
+    def look(self) -> None:
+        """Gives back I2C adapters that were unplugged; lines and ports see to it themselves."""
+        for bus in self._i2c.values():
+            bus.look()
+
     async def close(self) -> None:
         """Ends every thread and gives back whatever is still open."""
         for bus in self._i2c.values():

@@ -11,6 +11,7 @@ from edged import doctor, paths
 from edged.catalogue import seed_directory
 from edged.cli import FAILED, show
 from edged.cli.parser import Parser, add_json
+from edged.doctor.finding import Finding
 
 EXAMPLE = "edged doctor"
 
@@ -47,7 +48,7 @@ def run(args: Any) -> int:
     return FAILED if any(one.level == "fault" for one in findings) else 0
 
 
-def _print(one: doctor.Finding) -> None:
+def _print(one: Finding) -> None:
     # Not cut: each word may be the one that helps.
     level = show.paint(f"{one.level:8}", _COLOURS[one.level])
     room = show.width() - _TEXT_AT

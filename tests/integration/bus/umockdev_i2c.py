@@ -628,7 +628,7 @@ async def test_one_device_that_times_out_does_not_stop_those_that_answer(adapter
         await bus.transfer(address, b"\x00", 1)
     kernel.stuck.add(0x49)
     for _ in range(5):
-        with pytest.raises(BusError):
+        with pytest.raises(NoDeviceError, match="0x49 on i2c-1, where others do"):
             await bus.transfer(0x49, b"\x00", 1)
     assert not await bus.detect(0x49)
     assert await bus.transfer(0x48, b"\x04", 1) == b"\x04"
@@ -658,6 +658,26 @@ async def test_an_adapter_that_is_unplugged_is_gone_and_back_when_plugged_in(
         os.rename(node + ".unplugged", node)
         kernel.targets = chips
         assert await attempt()
+
+
+async def test_an_adapter_that_is_unplugged_is_given_back_before_it_is_used_again(
+    testbed, adapter, i2c
+):
+    """The kernel waits for it, and the USB hub that it was on waits with it."""
+    adapter(7, BCM2835, {0x48: Memory()})
+    node = os.path.join(testbed.get_root_dir(), "dev/i2c-7")
+    bus = i2c(7)
+    bus.look()
+    await bus.transfer(0x48, b"\x01", 1)
+    opened = len(os.listdir("/proc/self/fd"))
+    bus.look()
+    await bus.transfer(0x48, b"\x01", 1)
+    assert len(os.listdir("/proc/self/fd")) == opened
+    os.rename(node, node + ".unplugged")
+    bus.look()
+    async with asyncio.timeout(BOUND_S):
+        while len(os.listdir("/proc/self/fd")) == opened:
+            await asyncio.sleep(0.01)
 
 
 async def test_a_closed_bus_says_so(adapter, i2c):

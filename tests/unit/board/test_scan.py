@@ -112,6 +112,43 @@ async def test_the_lines_to_paste_are_a_configuration(clock):
     }
 
 
+async def test_all_buses_are_scanned_at_once(clock):
+    """A board of three slow buses takes no longer than one: each waits on its own thread."""
+    order = []
+
+    class Slow(SimI2c):
+        async def detect(self, address):
+            order.append(self.name)
+            return await super().detect(address)
+
+    names = ["i2c-0", "i2c-1", "i2c-2"]
+    found = await scan_board(SimBuses(i2c={name: Slow(name, {}) for name in names}), clock)
+    assert [bus.name for bus in found.i2c] == names
+    assert set(order[:6]) == set(names)
+
+
+async def test_the_usual_addresses_of_known_chips_are_asked_first(clock):
+    """An adapter that waits a second for each absent one is given up before the last."""
+    asked = []
+
+    class Noted(SimI2c):
+        async def detect(self, address):
+            asked.append(address)
+            return await super().detect(address)
+
+    found = await scan_i2c(Noted("i2c-1", {0x48: Nothing(), 0x0B: Nothing()}), clock)
+    assert asked.index(0x76) < asked.index(0x08)
+    assert sorted(asked) == list(range(0x08, 0x78))
+    assert [one.address for one in found.found] == [0x0B, 0x48]
+
+
+async def test_a_clock_whose_registers_are_zero_is_no_fault_of_the_wiring(clock):
+    """0x68 is an MPU6050's and a DS3231's: the latter has no identity, and zeros in it."""
+    found = await identify(SimI2c("i2c-1", {0x68: Nothing()}), 0x68)
+    assert found.note == ""
+    assert "ds3231" in found.drivers
+
+
 async def test_one_bus_can_be_asked_for(clock):
     buses = SimBuses(i2c={"i2c-1": SimI2c("i2c-1", {})})
     found = await scan_board(buses, clock, only="i2c-1")
