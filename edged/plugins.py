@@ -8,6 +8,7 @@ from a directory listing.
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import pkgutil
 from types import ModuleType
 
@@ -30,8 +31,11 @@ def load(package: str, name: str) -> ModuleType:
     Raises:
         ConfigError: no plugin of that name; the message lists those there are.
     """
-    known = names(package)
-    if name not in known:
+    qualified = f"{package}.{name}"
+    # Listing the folder costs more than finding one of its files.
+    is_plugin = name.isidentifier() and not name.startswith("_")
+    if not is_plugin or importlib.util.find_spec(qualified) is None:
+        known = names(package)
         kind = package.rpartition(".")[2]
         raise ConfigError(f"{name!r} is not one of {kind}: {', '.join(known) or 'none'}")
-    return importlib.import_module(f"{package}.{name}")
+    return importlib.import_module(qualified)

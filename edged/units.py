@@ -40,6 +40,7 @@ UNITS: dict[str, Unit] = {
     "kWh": Unit("kWh", digits=3),
     "Hz": Unit("Hz"),
     "m": Unit("m", digits=3),
+    "mm": Unit("mm"),
     "m/s2": Unit("m/s²", digits=2),
     "rad/s": Unit("°/s", factor=180 / math.pi),
     "m/s": Unit("m/s", digits=2),
@@ -55,6 +56,7 @@ UNITS: dict[str, Unit] = {
     "B": Unit("GB", factor=1e-9),
     "count": Unit("", digits=0),
     "/": Unit("", digits=3),
+    "/100": Unit("%"),
 }
 """The units that channels may have, by their SenML name (RFC 8428, section 12.1; RFC 8798).
 

@@ -189,7 +189,9 @@ async def identify(bus: I2c, address: int) -> Found:
                 certain.append(name)
     if certain:
         return Found(address, "", tuple(certain), infos[certain[0]].title, certain=True)
-    others = tuple(name for name in infos if name not in told)
+    # Whose chips have few addresses first: a PCA9685 may be at more than half of all.
+    by_rarity = sorted(infos, key=lambda name: len(infos[name].addresses))
+    others = tuple(name for name in by_rarity if name not in told)
     note = ""
     ones = all(v == (1 << 8 * told[name].size) - 1 for name, v in zip(told, values, strict=True))
     # Zeros may be a register of a chip that has no identity.
@@ -211,22 +213,37 @@ async def _ask(held: I2cTransfers, address: int, identity: Identity) -> int | No
 
 def yaml_lines(scan: Scan) -> list[str]:
     """The lines of `board:` to paste, for what was recognised."""
-    lines: list[str] = []
-    names: dict[str, int] = {}
-    sensors: list[tuple[str, str]] = []
-    for bus in scan.i2c:
-        for one in bus.found:
-            if one.certain and len(one.drivers) >= 1:
-                driver = one.drivers[0]
-                where = f"bus: {bus.name}, address: {one.address:#04x}"
-                sensors.append((driver, f"{{driver: {driver}, {where}, every: 10s}}"))
-    sensors += [
-        ("ds18b20", f"{{driver: ds18b20, address: {device}, every: 30s}}")
+    devices = [
+        (one.drivers[0], f"bus: {bus.name}, address: {one.address:#04x}, every: 10s")
+        for bus in scan.i2c
+        for one in bus.found
+        if one.certain
+    ]
+    devices += [
+        ("ds18b20", f"address: {device}, every: 30s")
         for device in scan.w1
         if device.startswith(("28-", "10-", "22-"))
     ]
-    for driver, text in sensors:
-        names[driver] = names.get(driver, 0) + 1
-        name = driver if names[driver] == 1 else f"{driver}_{names[driver]}"
-        lines.append(f"    {name}: {text}")
+    lines: list[str] = []
+    count: dict[str, int] = {}
+    for driver, facts in devices:
+        count[driver] = count.get(driver, 0) + 1
+        name = driver if count[driver] == 1 else f"{driver}_{count[driver]}"
+        lines += _entry(name, driver, facts)
     return ["board:", "  sensors:", *lines] if lines else []
+
+
+def _entry(name: str, driver: str, facts: str) -> list[str]:
+    """One device; settings that its driver cannot know stand there to be checked."""
+    module = plugins.load("edged.drivers", driver)
+    fields = msgspec.structs.fields(module.Config)
+    missing = [f.name for f in fields if f.required and f.name != "address"]
+    if not missing:
+        return [f"    {name}: {{driver: {driver}, {facts}}}"]
+    usual = getattr(module, "SIM_CONFIG", {})
+    options = ", ".join(f"{one}: {usual.get(one)}" for one in missing)
+    return [
+        f"    {name}:",
+        f"      {{driver: {driver}, {facts},",
+        f"       options: {{{options}}}}}  # check {', '.join(missing)}",
+    ]

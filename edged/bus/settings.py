@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from edged.bus import Bias, Direction, Drive, EdgeDetection, LineSettings
-from edged.units import duration_s, size_bytes
+from edged.units import UNITS, duration_s, size_bytes
 
 _LOWEST, _HIGHEST = 0x03, 0x77
 """7-bit I2C addresses outside are reserved (UM10204, section 3.1.12)."""
@@ -81,6 +81,9 @@ class ChannelConfig(Part, frozen=True):
     alarm: AlarmConfig | None = None
 
     def __post_init__(self) -> None:
+        if self.unit and self.unit not in UNITS:
+            known = ", ".join(UNITS)
+            raise ValueError(f"unit: {self.unit!r} is no unit that edged knows: {known}")
         if len(self.points) == 1:
             raise ValueError("points: one pair alone is an offset: give two or more")
         if any(right[0] <= left[0] for left, right in pairwise(self.points)):

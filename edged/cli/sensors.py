@@ -46,7 +46,8 @@ def run(args: Any) -> int:
 
 def _read(client: Client, *, fresh: bool) -> list[dict[str, Any]]:
     sensors: list[dict[str, Any]] = client.request("edged/sensors")["sensors"]
-    unknown = [s["name"] for s in sensors if fresh or s["state"] == "unknown"]
+    # Those that nobody samples too.
+    unknown = [s["name"] for s in sensors if fresh or s["state"] == "unknown" or s["every_s"] == 0]
     if unknown:
         # Those that were never measured are now: who asks wants to know.
         for name in unknown:
@@ -88,7 +89,7 @@ def _value(reading: dict[str, Any]) -> str:
 
 def _quality(state: str, reading: dict[str, Any], alarms: dict[str, str]) -> str:
     parts = [state]
-    if reading["quality"] != "ok":
+    if reading["quality"] not in {"ok", state}:
         parts.append(": ".join(filter(None, (reading["quality"], reading.get("note", "")))))
     if reading["channel"] in alarms:
         parts.append(f"alarm: {alarms[reading['channel']]}")

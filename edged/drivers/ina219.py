@@ -34,7 +34,9 @@ INFO = Info(
     compatible=("ti,ina219",),
     bus="i2c",
     addresses=tuple(range(0x40, 0x50)),
-    identity=Identity(register=0x00, values=(0x399F,), size=2),
+    # There is no identity register: this is the configuration after a reset and
+    # as this driver leaves it, whatever the range of the shunt's voltage.
+    identity=Identity(register=0x00, values=(0x2198,), size=2, mask=0xE7F8),
     datasheet="SBOS448G, INA219 (December 2015)",
 )
 

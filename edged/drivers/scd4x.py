@@ -53,7 +53,7 @@ INTERVAL_S = 5.0
 READY_BITS = 0x07FF
 """All clear: no new measurement (3.8.2)."""
 
-_POLLS, _POLL_S = 26, 0.25
+_POLLS, _POLL_S = 13, 0.5
 """Somewhat longer than the chip's own 5 s."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal
@@ -120,8 +121,16 @@ def _listing(sensors: tuple[SensorInfo, ...]) -> Result:
         channels = ", ".join(f"{c.name} ({c.unit})" for c in info.channels)
         problem = f": {info.error}" if info.error else ""
         where = f" on {info.bus}" if info.bus else ""
-        lines.append(f"{info.name}: {info.driver}{where}, {info.state}{problem}; {channels}")
+        lines.append(f"{info.name}: {info.driver}{where}, {info.state}{problem}")
+        lines.append(_indented(channels))
     return results.text("\n".join(lines), structured={"sensors": msgspec.to_builtins(sensors)})
+
+
+def _indented(text: str) -> str:
+    """The text in lines that fit a terminal."""
+    return textwrap.fill(
+        text, 78, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False
+    )
 
 
 def _described(board: Board, name: str, clock: Clock) -> Result:

@@ -61,6 +61,9 @@ class SimBuses:
         }
         return frozenset(kind for kind, found in there.items() if found)
 
+    def look(self) -> None:
+        """Nothing is open."""
+
     async def close(self) -> None:
         """Nothing is open."""
 

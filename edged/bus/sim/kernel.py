@@ -97,9 +97,13 @@ class SimPwm:
         """Those that there are."""
         return list(self.output)
 
+    def put(self, channel: str, period_ns: int, duty_ns: int) -> None:
+        """What a channel puts out from now on."""
+        self.output[channel] = (period_ns, duty_ns)
+
     def free(self, channel: str) -> None:
         """Stops a channel's output; it is to be had again."""
-        self.output[channel] = (0, 0)
+        self.put(channel, 0, 0)
         self._consumers.pop(channel, None)
 
 
@@ -115,7 +119,7 @@ class SimPwmChannel:
         if period_ns <= 0 or not 0 <= duty_ns <= period_ns:
             reason = f"must be from 0 to the period of {period_ns} ns, which is above 0"
             raise InvalidArgumentsError([Fault("duty", reason)])
-        self._pwm.output[self._channel] = (period_ns, duty_ns)
+        self._pwm.put(self._channel, period_ns, duty_ns)
 
     async def release(self) -> None:
         """Gives the channel back."""

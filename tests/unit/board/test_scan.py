@@ -2,9 +2,10 @@
 
 import pytest
 
+from edged.board import Board
 from edged.board.scan import identify, scan_board, scan_i2c, yaml_lines
 from edged.bus.sim import SimBuses, SimI2c, SimOneWire, SimSerial
-from edged.drivers import bme280
+from edged.drivers import bme280, ina219
 from edged.errors import NoDeviceError
 from edged.testing import FakeClock
 
@@ -95,7 +96,12 @@ async def test_the_lines_to_paste_are_a_configuration(clock):
         def file(self, attribute):
             return ""
 
-    chips = {0x76: bme280.Sim(clock), 0x77: bme280.Sim(clock), 0x50: Nothing(0x12)}
+    chips = {
+        0x40: ina219.Sim(clock),
+        0x50: Nothing(0x12),
+        0x76: bme280.Sim(clock),
+        0x77: bme280.Sim(clock),
+    }
     buses = SimBuses(
         i2c={"i2c-1": SimI2c("i2c-1", chips)},
         w1=SimOneWire({"28-0316a2795bff": Device()}),
@@ -104,8 +110,11 @@ async def test_the_lines_to_paste_are_a_configuration(clock):
     found = await scan_board(buses, clock)
     assert [port.name for port in found.serial] == ["ttyUSB0"]
     loaded = settings.parse("\n".join(yaml_lines(found)) + "\n", "edged.yaml")
+    assert max(map(len, yaml_lines(found))) <= 80
+    Board(loaded.config.board, buses, clock)
     sensors = loaded.config.board.sensors
     assert {(s.driver, s.bus, s.address) for s in sensors.values()} == {
+        ("ina219", "i2c-1", 0x40),
         ("bme280", "i2c-1", 0x76),
         ("bme280", "i2c-1", 0x77),
         ("ds18b20", "", "28-0316a2795bff"),

@@ -136,15 +136,28 @@ def test_the_longest_time_of_a_conversion(samples, seconds):
     assert ina219.conversion_s(samples) == pytest.approx(seconds)
 
 
+def is_told_by(word):
+    identity = ina219.INFO.identity
+    return word & identity.mask in identity.values
+
+
 async def test_it_is_known_by_its_reset_value_whatever_it_was_set_to(clock):
     """8.6.2.1: 399F after a reset."""
     sim = ina219.Sim(clock)
     assert sim.read(2).hex() == "399f"
-    assert ina219.INFO.identity == (0x00, (0x399F,), 2, None)
+    assert is_told_by(0x399F)
     sim.write(bytes.fromhex("002001"))
     sim.write(bytes.fromhex("051234"))
     device = await ina219.probe(Config(shunt_ohms=0.1), on_a_bus(sim), clock.sleep)
     assert (await device.read())[1].value == pytest.approx(0.42, abs=0.0002)
+
+
+@pytest.mark.parametrize("max_current_a", [0.4, 0.8, 1.6, 3.2])
+def test_it_is_told_from_others_in_use_too(max_current_a):
+    """A scan finds it as this driver left it; an INA226 begins with 4127 (SBOS547A, 7.6.1)."""
+    word = ina219.encode_config(Config(shunt_ohms=0.1, max_current_a=max_current_a))
+    assert is_told_by(int.from_bytes(word, "big"))
+    assert not any(map(is_told_by, (0x0000, 0xFFFF, 0x4127)))
 
 
 @pytest.mark.parametrize("samples", [1, 8, 128])

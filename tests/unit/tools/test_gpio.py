@@ -26,7 +26,9 @@ async def test_without_inputs_the_lines_are_listed_with_their_levels(core):
     for arguments in ({}, {"action": "list"}):
         result = await use(core, **arguments)
         assert result.for_llm == (
-            "button: input on GPIO27, active low: off\nled: output on GPIO17: off"
+            "button: input on GPIO27, active low: off\n"
+            "door: input on GPIO22: off\n"
+            "led: output on GPIO17: off"
         )
         rows = {row["name"]: row for row in result.structured["lines"]}
         assert rows["led"]["value"] is False
@@ -62,12 +64,12 @@ async def test_a_line_without_a_value_is_read(core):
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        ({"action": "read"}, "gpio: line: is required; lines: button, led"),
+        ({"action": "read"}, "gpio: line: is required; lines: button, door, led"),
         ({"action": "write", "line": "led"}, "gpio: value: is required: on or off"),
         ({"action": "read", "line": "led", "value": "on"}, "gpio: value: belongs to action write"),
         (
             {"line": "pump"},
-            "no gpio line 'pump': there is button, led, and those of the chips, such as GPIO17",
+            "no gpio line 'pump': there is button, door, led, and those of the chips, such as GPIO17",
         ),
         ({"line": "button", "value": "on"}, "button is an input: only outputs can be written"),
     ],

@@ -37,12 +37,15 @@ async def test_without_inputs_the_sensors_are_listed_with_their_units(core):
     """SenML units on the wire; contract, section 5: `sensors`."""
     for arguments in ({}, {"action": "list"}):
         result = await read(core, **arguments)
-        assert result.for_llm == (
-            "greenhouse: bme280 on i2c-1, unknown; "
-            "temperature (Cel), pressure (Pa), humidity (%RH)"
-        )
-        (row,) = result.structured["sensors"]
-        assert (row["name"], row["driver"], row["address"]) == ("greenhouse", "bme280", 0x76)
+        assert (
+            "\ngreenhouse: bme280 on i2c-1, unknown\n"
+            "  temperature (Cel), pressure (Pa), humidity (%RH)\n"
+        ) in result.for_llm
+        assert max(map(len, result.for_llm.splitlines())) <= 80
+        rows = {row["name"]: row for row in result.structured["sensors"]}
+        assert list(rows) == [info.name for info in core.board.sensors]
+        row = rows["greenhouse"]
+        assert (row["driver"], row["address"]) == ("bme280", 0x76)
 
 
 @pytest.mark.parametrize("arguments", [{"sensor": "greenhouse"}, {"name": "greenhouse"}])
@@ -130,7 +133,8 @@ async def test_a_value_that_is_not_sure_says_why(core):
 async def test_what_is_not_there_is_refused_with_what_there_is(core):
     """Errors say what to do."""
     unknown = await read(core, sensor="cellar")
-    assert (unknown.is_error, unknown.for_llm) == (True, "no sensor 'cellar': there is greenhouse")
+    there = "air, dust, greenhouse, host, light, rain, soil, supply, tank, water"
+    assert (unknown.is_error, unknown.for_llm) == (True, f"no sensor 'cellar': there is {there}")
     channel = await read(core, sensor="greenhouse", channel="wind")
     assert "it has temperature, pressure, humidity" in channel.for_llm
     lonely = await read(core, channel="humidity")
