@@ -137,6 +137,8 @@ class Board:
         self.buses.look()
         for sensor in self._sensors.values():
             sensor.wake()
+        for line in self._lines.values():
+            line.wake()
 
     # What there is ------------------------------------------------------------------------
 

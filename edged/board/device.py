@@ -14,7 +14,7 @@ from edged import plugins
 from edged.bus import Buses, SerialPort, SerialSettings
 from edged.bus.settings import DeviceConfig
 from edged.drivers import Channel, Device, Driver, Sleep
-from edged.errors import BusyError, ConfigError
+from edged.errors import BusyError, ConfigError, NoDeviceError
 
 USUAL_BUS = {"i2c": "i2c-1", "spi": "spi0.0"}
 """Where the header of a Raspberry Pi is."""
@@ -29,13 +29,17 @@ class Ports:
         self._lock = asyncio.Lock()
 
     async def take(self, bus: str, settings: SerialSettings, holder: str) -> SerialPort:
-        """The open port; the first one opens it.
+        """The open port; the first one opens it, and anew when it was unplugged.
 
         Raises:
             BusyError: it is open in another way; or see `SerialPorts.open`.
         """
         async with self._lock:
             port, users = self._open.get(bus, (None, 0))
+            if port is not None and await _is_gone(port):
+                # Others may not have noticed yet.
+                del self._open[bus]
+                port, users = None, 0
             if port is None:
                 port = await self._buses.serial.open(bus, settings, holder)
             elif port.settings != settings:
@@ -45,14 +49,25 @@ class Ports:
             self._open[bus] = port, users + 1
             return port
 
-    async def release(self, bus: str) -> None:
+    async def release(self, bus: str, port: SerialPort) -> None:
         """Give it back; the last one closes it."""
         async with self._lock:
-            port, users = self._open.pop(bus)
-            if users > 1:
+            known, users = self._open.get(bus, (None, 0))
+            if known is port and users > 1:
                 self._open[bus] = port, users - 1
-            else:
-                await port.close()
+                return
+            if known is port:
+                del self._open[bus]
+            # Else it was unplugged, which has closed it.
+            await port.close()
+
+
+async def _is_gone(port: SerialPort) -> bool:
+    try:
+        await port.read(0, 0.0)
+    except NoDeviceError:
+        return True
+    return False
 
 
 class Slot:
@@ -152,7 +167,7 @@ class Slot:
                 await close()
         finally:
             if port is not None:
-                await self._ports.release(self.bus)
+                await self._ports.release(self.bus, port)
 
     async def _open_bus(self) -> Any:
         buses, kind = self._buses, self.driver.INFO.bus

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Literal
 
 import msgspec
@@ -17,7 +18,7 @@ from edged.board.deadline import Deadline
 from edged.bus import Direction, Edge, Gpio, Line
 from edged.bus.settings import GpioConfig
 from edged.clock import Clock
-from edged.errors import EdgedError, Fault, InvalidArgumentsError
+from edged.errors import EdgedError, Fault, InvalidArgumentsError, NoDeviceError
 from edged.units import duration_s
 
 EVENT_S = 0.05
@@ -79,6 +80,7 @@ class GpioLine:
         self._telling: asyncio.TimerHandle | None = None
         self._told_at = float("-inf")
         self._watchers: set[asyncio.Event] = set()
+        self._looking: asyncio.Task[None] | None = None
 
     def info(self) -> LineInfo:
         """What is known of it."""
@@ -95,7 +97,7 @@ class GpioLine:
         )
 
     async def start(self) -> None:
-        """Takes the line; one that cannot be had is logged and tried again when used."""
+        """Takes the line; one that cannot be had is logged and tried again: see `wake`."""
         try:
             async with self._lock:
                 await self._taken()
@@ -106,6 +108,9 @@ class GpioLine:
         """An output to its safe level, after every write; then the line is given back."""
         if self._telling is not None:
             self._telling.cancel()
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.wait([self._looking])
         await self._deadline.stop()
         async with self._lock:
             line, self._line = self._line, None
@@ -117,15 +122,20 @@ class GpioLine:
             finally:
                 await line.release()
 
+    def wake(self) -> None:
+        """Something was plugged in or out: have the line, if its chip is there now."""
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.create_task(self._look(), name=f"gpio {self.name}")
+
     async def get(self) -> bool:
         """The logical value."""
-        async with self._lock:
-            return await (await self._taken()).get()
+        async with self._use() as line:
+            return await line.get()
 
     async def set(self, value: bool) -> None:
         """Drives it; where it has a deadline, that begins anew."""
-        async with self._lock:
-            await (await self._taken()).set(value)
+        async with self._use() as line:
+            await line.set(value)
             self._deadline.hold()
 
     async def pulse(self, duration_s: float) -> None:
@@ -133,8 +143,7 @@ class GpioLine:
 
         A cancelled pulse ends at once, and ends with false too.
         """
-        async with self._lock:
-            line = await self._taken()
+        async with self._use() as line:
             if duration_s <= PULSE_MAX_S:
                 await line.pulse(duration_s)
                 return
@@ -205,10 +214,28 @@ class GpioLine:
         self._publish("gpio.edge", facts)
 
     async def _to_safe(self) -> None:
-        async with self._lock:
-            await (await self._taken()).set(self.config.safe == "on")
+        async with self._use() as line:
+            await line.set(self.config.safe == "on")
 
     # The line -----------------------------------------------------------------------------
+
+    async def _look(self) -> None:
+        # The first time ends a line whose chip went away, the next takes that of a new one.
+        for _ in range(2):
+            with suppress(EdgedError):
+                await self.get()
+                return
+
+    @asynccontextmanager
+    async def _use(self) -> AsyncIterator[Line]:
+        """The line for one caller alone; one whose chip went away is taken anew the next time."""
+        async with self._lock:
+            line = await self._taken()
+            try:
+                yield line
+            except NoDeviceError as error:
+                self._line, self._error = None, str(error)
+                raise
 
     async def _taken(self) -> Line:
         if self._line is None:

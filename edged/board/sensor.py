@@ -234,14 +234,18 @@ class Sensor:
             wait = min(every * 2 ** min(failed, 16), max(every, BACKOFF_MAX_S))
             now = self._clock.monotonic()
             due = max(due + wait, now)
-            await self._sleep_or_wake(due - now)
+            if await self._is_woken(due - now):
+                # The pause was for what was there before.
+                failed, due = 0, self._clock.monotonic()
 
-    async def _sleep_or_wake(self, seconds: float) -> None:
+    async def _is_woken(self, seconds: float) -> bool:
+        """Waits that long, or until something is plugged in or out."""
         try:
             async with asyncio.timeout(seconds):
                 await self._wake.wait()
         except TimeoutError:
-            return
+            return False
+        return True
 
     def wake(self) -> None:
         """Something was plugged in or out: look at once, if that may be of consequence."""
@@ -367,10 +371,18 @@ class Sensor:
         self._error = str(error)
         if not self._identity:
             self._enter("absent")
-        elif isinstance(error, NoDeviceError) or self._failed_in_a_row >= LOST_AFTER:
+        elif self._is_lost_by(error):
             self._enter("lost")
         else:
             self._enter("degraded")
+
+    def _is_lost_by(self, error: EdgedError) -> bool:
+        # What is lost stays so, however looking for it fails, until it is found.
+        return (
+            self._state == "lost"
+            or isinstance(error, NoDeviceError)
+            or self._failed_in_a_row >= LOST_AFTER
+        )
 
     def _found(self, device: Device, *, fresh: bool) -> None:
         self._failed_in_a_row = 0

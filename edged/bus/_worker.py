@@ -8,9 +8,10 @@ holds a bus by a lock on the loop).
 from __future__ import annotations
 
 import asyncio
+import os
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from queue import SimpleQueue
 from threading import Thread
 from typing import NamedTuple, TypeVar, TypeVarTuple, cast
 
@@ -32,7 +33,9 @@ class Worker:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        self._jobs: deque[_Job | None] = deque()
+        # The thread sleeps on it: the kernel wakes a reader sooner than a lock's waiter.
+        self._bell = -1
         self._thread: Thread | None = None
         self._closed = False
 
@@ -49,11 +52,9 @@ class Worker:
             raise NoDeviceError(f"{self._name} is closed")
         loop = asyncio.get_running_loop()
         future: asyncio.Future[object] = loop.create_future()
-        self._jobs.put(_Job(lambda: function(*args), future, loop))
         if self._thread is None:
-            # Not waited for by the interpreter: a job may hang in the kernel.
-            self._thread = Thread(target=_work, args=(self._jobs,), name=self._name, daemon=True)
-            self._thread.start()
+            self._start()
+        self._hand_in(_Job(lambda: function(*args), future, loop))
         try:
             return cast("_T", await future)
         finally:
@@ -64,9 +65,25 @@ class Worker:
         """Ends the thread after the jobs that are waiting; waits `CLOSE_S` at most."""
         self._closed = True
         if self._thread is not None:
-            self._jobs.put(None)
+            self._hand_in(None)
             self._thread.join(CLOSE_S)
+            # Here and not on the thread: it may see the end before the bell for it rings, and
+            # a number that was given back may be another file's by then.
+            if not self._thread.is_alive():
+                os.close(self._bell)
             self._thread = None
+
+    def _start(self) -> None:
+        self._bell = os.eventfd(0, os.EFD_CLOEXEC)
+        # Not waited for by the interpreter: a job may hang in the kernel.
+        self._thread = Thread(
+            target=_work, args=(self._jobs, self._bell), name=self._name, daemon=True
+        )
+        self._thread.start()
+
+    def _hand_in(self, job: _Job | None) -> None:
+        self._jobs.append(job)
+        os.eventfd_write(self._bell, 1)
 
 
 class _Job(NamedTuple):
@@ -75,11 +92,16 @@ class _Job(NamedTuple):
     loop: asyncio.AbstractEventLoop
 
 
-def _work(jobs: SimpleQueue[_Job | None]) -> None:
-    while (job := jobs.get()) is not None:
-        _do(job)
-        # Until the next job comes, this frame must not keep what the last one used.
-        del job
+def _work(jobs: deque[_Job | None], bell: int) -> None:
+    while True:
+        os.eventfd_read(bell)
+        while jobs:
+            job = jobs.popleft()
+            if job is None:
+                return
+            _do(job)
+            # Until the next job comes, this frame must not keep what the last one used.
+            del job
 
 
 def _do(job: _Job) -> None:

@@ -16,6 +16,8 @@ from contextlib import asynccontextmanager
 import msgspec
 
 from edged import settings
+from edged.board import Board
+from edged.board.sensor import Publish
 from edged.clock import Clock
 from edged.daemon import Daemon
 from edged.identity import Caller
@@ -49,6 +51,7 @@ async def running(
     http: bool = True,
     sim: bool = True,
     clock: Clock | None = None,
+    board: Callable[[Publish], Board] | None = None,
 ) -> AsyncIterator[Running]:
     """Start a daemon in this event loop, and stop it at the end.
 
@@ -61,6 +64,8 @@ async def running(
         http: whether to listen on a free loopback port.
         sim: the simulated board.
         clock: its time.
+        board: makes the board, in place of the simulated and the real one; what it
+            is handed takes the board's events.
 
     Raises:
         ConfigError: the configuration, or the directory, cannot be used.
@@ -70,7 +75,9 @@ async def running(
     door = msgspec.structs.replace(loaded.config.http, listen=listen)
     full = msgspec.structs.replace(loaded.config, http=door)
     loaded = msgspec.structs.replace(loaded, config=full)
-    async with Daemon(loaded, data, sim=sim, clock=clock, authenticate=authenticate) as daemon:
+    async with Daemon(
+        loaded, data, sim=sim, clock=clock, board=board, authenticate=authenticate
+    ) as daemon:
         for tool in tools:
             daemon.registry.register(tool)
         path = os.path.join(data, "edged.sock")

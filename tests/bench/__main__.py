@@ -1,6 +1,6 @@
 """`make bench`: every claim of speed and memory, as a ratio of the same run.
 
-    python -m tests.bench [NAME …]      NAME: calls start memory list warm fuzz
+    python -m tests.bench [NAME …]      NAME: calls start memory list warm hardware fuzz
 
 Prints a row for each claim and exits 1 when one is missed.
 """
@@ -11,7 +11,7 @@ import os
 import sys
 import tempfile
 
-from tests.bench import calls, fuzz, listing, memory, start, warm
+from tests.bench import calls, fuzz, hardware, listing, memory, start, warm
 from tests.bench.table import Table
 
 GROUPS = {
@@ -20,6 +20,7 @@ GROUPS = {
     "memory": memory.measure,
     "list": listing.measure,
     "warm": warm.measure,
+    "hardware": hardware.measure,
     "fuzz": fuzz.measure,
 }
 

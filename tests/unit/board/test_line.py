@@ -13,13 +13,13 @@ from edged.testing import FakeClock
 
 
 class Rig:
-    def __init__(self, allow=(), **config):
+    def __init__(self, allow=(), gpio=SimGpio, **config):
         self.clock = FakeClock()
         self.button = Button(self.clock.monotonic)
-        self.gpio = SimGpio(
+        self.gpio = gpio(
             {"GPIO17": None, "GPIO22": None, "GPIO27": self.button}, self.clock.monotonic
         )
-        gpio = {
+        lines = {
             "pump": GpioConfig(line="GPIO17", direction="output", **config),
             "door": GpioConfig(
                 line="GPIO27", direction="input", bias="pull-up", active_low=True, edge="both"
@@ -27,7 +27,7 @@ class Rig:
         }
         self.events = []
         self.board = Board(
-            BoardConfig(gpio=gpio, allow=list(allow)),
+            BoardConfig(gpio=lines, allow=list(allow)),
             SimBuses(gpio=self.gpio),
             self.clock,
             publish=lambda kind, facts: self.events.append((kind, facts)),
@@ -72,6 +72,67 @@ async def test_lost_edges_are_told():
         assert line.info().lost == 36
     assert rig.events[0][1]["lost"] == 36
     assert rig.events[0][1]["value"] is False
+
+
+class UsbGpio(SimGpio):
+    """A chip that can be pulled out of its socket, and another plugged in."""
+
+    sockets = 1
+    is_there = True
+
+    async def request(self, *args):
+        if not self.is_there:
+            raise NoDeviceError("no such line")
+        return UsbLine(self, await super().request(*args))
+
+    async def pull(self):
+        self.is_there = False
+        self.sockets += 1
+        for line in self._lines.values():
+            await line.release()
+
+
+class UsbLine:
+    def __init__(self, chip, line):
+        self.chip, self.line, self.socket = chip, line, chip.sockets
+
+    async def get(self):
+        if self.socket != self.chip.sockets:
+            raise NoDeviceError("its chip was unplugged")
+        return await self.line.get()
+
+    async def set(self, value):
+        await self.get()
+        await self.line.set(value)
+
+    async def release(self):
+        await self.line.release()
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+async def test_a_line_is_had_again_when_its_chip_is_plugged_in(at_once):
+    """Of a chip on USB; until then each use of it says that it is gone."""
+    rig = Rig(gpio=UsbGpio)
+    async with rig.board as board:
+        await rig.gpio.pull()
+        if not at_once:
+            for _ in range(2):
+                board.wake()
+                await until(lambda: all(one.error for one in board.lines))
+            with pytest.raises(NoDeviceError, match="no such line"):
+                await board.read_line("pump")
+        rig.gpio.is_there = True
+        board.wake()
+        board.wake()
+        await until(lambda: {line.consumer for line in rig.gpio._lines.values()} > {"edged door"})
+        await until(lambda: not any(one.error for one in board.lines))
+        rig.press()
+        await until(lambda: rig.events)
+        await board.write_line("pump", True)
+        assert rig.gpio.level("GPIO17")
+        # Closed meanwhile, it does not take the lines once more.
+        board.wake()
+    assert {line.consumer for line in rig.gpio._lines.values()} == {""}
 
 
 async def test_watching_waits_for_edges_and_gives_up_in_time():

@@ -31,9 +31,10 @@ class Rig:
         self.bus = SimI2c("i2c-1", {0x76: self.chip})
         sensor = SensorConfig(driver="bme280", bus="i2c-1", **config)
         self.events, self.samples = [], []
+        self.i2c = {"i2c-1": self.bus}
         self.board = Board(
             BoardConfig(sensors={"attic": sensor}),
-            SimBuses(i2c={"i2c-1": self.bus}),
+            SimBuses(i2c=self.i2c),
             self.clock,
             sleep=self.clock.sleep,
             publish=lambda kind, facts: self.events.append((kind, facts)),
@@ -221,6 +222,22 @@ async def test_what_is_plugged_in_is_found_at_once():
         board.wake()
         await asyncio.wait_for(came.wait(), 5)
         assert rig.state() == "ready"
+
+
+async def test_a_bus_that_is_unplugged_is_noticed_at_once():
+    """Issue 3, part 5: it would be found out at the next sample, in an hour."""
+    rig = Rig(every="1h")
+    async with rig.board as board:
+        board.sample()
+        async with asyncio.timeout(5):
+            while rig.state() != "ready":
+                await asyncio.sleep(0)
+            rig.i2c.clear()
+            rig.bus.targets.clear()
+            board.wake()
+            while rig.state() == "ready":
+                await asyncio.sleep(0)
+    assert rig.states() == ["ready", "lost"]
 
 
 async def test_history_false_keeps_samples_off_the_disk():

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import gc
+import os
 import threading
 import weakref
 
@@ -109,12 +110,13 @@ async def test_what_a_failed_job_used_goes_with_its_error(worker):
 
 
 async def test_closing_ends_the_thread_after_what_was_handed_in(worker):
-    ran = []
+    ran, opened = [], os.listdir("/proc/self/fd")
     last = asyncio.create_task(worker.run(ran.append, "safe level"))
     await asyncio.sleep(0)
     worker.close()
     assert ran == ["safe level"]
     assert "i2c-test" not in threads()
+    assert os.listdir("/proc/self/fd") == opened
     await last
     with pytest.raises(NoDeviceError, match="i2c-test is closed"):
         await worker.run(ran.append, "more")
@@ -141,3 +143,26 @@ def test_a_job_whose_loop_has_ended_disturbs_nobody(worker):
     asyncio.run(give_up())
     go_on.set()
     assert asyncio.run(worker.run(int, "7")) == 7
+
+
+async def test_the_thread_may_see_the_end_before_its_bell_rings(monkeypatch):
+    """A descriptor that it gave back then would be another file's when the bell is rung."""
+    worker, go, begun = Worker("test"), threading.Event(), asyncio.Event()
+    loop, ring = asyncio.get_running_loop(), os.eventfd_write
+
+    def block():
+        loop.call_soon_threadsafe(begun.set)
+        go.wait(10)
+
+    job = asyncio.ensure_future(worker.run(block))
+    await asyncio.wait_for(begun.wait(), 10)
+    (thread,) = (one for one in threading.enumerate() if one.name == "test")
+
+    def late(descriptor, count):
+        go.set()
+        thread.join(10)
+        ring(descriptor, count)
+
+    monkeypatch.setattr(os, "eventfd_write", late)
+    worker.close()
+    await job
