@@ -123,7 +123,7 @@ def _checked(tool: Tool, name: str, item: Any, kind: Any) -> tuple[Any, list[Fau
     wrong = _refusal(plain, kind)
     if wrong is None:
         return plain, []
-    return item, [Fault(name + wrong.path, _reason(tool, name, item, wrong))]
+    return item, [Fault(name + wrong.path, _reason(tool, name, plain, wrong))]
 
 
 def _item_type(kind: Any) -> Any:
@@ -147,7 +147,10 @@ def _refusal(item: Any, kind: Any) -> Fault | None:
 
 
 def _plain(item: Any, kind: Any) -> Any:
-    """A value that does not fit as the number or boolean that it spells, where that fits."""
+    """A value that does not fit as the number or boolean that it spells, where that fits.
+
+    A number beyond the range is one too: else its giver would be told that it is none.
+    """
     if _refusal(item, kind) is None:
         return item
     spelled = _MISSING
@@ -158,9 +161,15 @@ def _plain(item: Any, kind: Any) -> Any:
         spelled = item == "true"
     elif isinstance(item, str) and _NUMBER.fullmatch(item):
         spelled = _number(item)
-    if spelled is _MISSING or _refusal(spelled, kind) is not None:
+    if spelled is _MISSING:
         return item
-    return spelled
+    wrong = _refusal(spelled, kind)
+    return spelled if wrong is None or _is_range(wrong.reason) else item
+
+
+def _is_range(reason: str) -> bool:
+    """Whether a refusal is of a number that is too small or too large."""
+    return re.fullmatch(r"Expected `(int|float)` [<>]=? .*", reason) is not None
 
 
 def _number(text: str) -> Any:
@@ -179,12 +188,13 @@ def _reason(tool: Tool, name: str, item: Any, wrong: Fault) -> str:
     reason = wrong.reason
     if wrong.path or ("Expected" not in reason and "enum" not in reason):
         return _lower(reason)
-    if reason.startswith("Expected"):
+    ranged = _is_range(reason)
+    if reason.startswith("Expected") and not ranged:
         limit = reason.partition(", got ")[0].removeprefix("Expected ")
         if any(mark in limit for mark in (">", "<", "length", "matching", "multiple")):
             return f"must be {limit}"
     shown = _kind(item) if name in tool.sensitive else _shown(item)
-    return f"must be {_expected(tool, name)}, not {shown}"
+    return f"must be {_expected(tool, name, ranged=ranged)}, not {shown}"
 
 
 def _shown(value: Any) -> str:
@@ -208,15 +218,27 @@ _TYPES = {
 }
 
 
-def _expected(tool: Tool, name: str) -> str:
+def _expected(tool: Tool, name: str, *, ranged: bool = False) -> str:
     spec = tool.schema["properties"][name]
     words = []
     for option in spec.get("anyOf", [spec]):
         if "enum" in option:
             words.append("one of " + ", ".join(str(v) for v in option["enum"]))
         else:
-            words.append(_TYPES.get(option.get("type"), "any value"))
+            word = _TYPES.get(option.get("type"), "any value")
+            words.append(word + _range(option) if ranged else word)
     return "true or false" if words == ["a boolean"] else " or ".join(words)
+
+
+def _range(spec: dict[str, Any]) -> str:
+    """The bounds of a number: ` from 1 to 10`; empty where it has none."""
+    words = (
+        ("minimum", "from"),
+        ("exclusiveMinimum", "above"),
+        ("maximum", "to"),
+        ("exclusiveMaximum", "below"),
+    )
+    return "".join(f" {word} {spec[key]:.12g}" for key, word in words if key in spec)
 
 
 def _kind(value: Any) -> str:

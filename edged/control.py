@@ -22,7 +22,7 @@ from edged.registry import FORMATS, Registry, Session, State
 from edged.services import Services
 from edged.tokens import Tokens
 from edged.tool import Permissions
-from edged.units import row
+from edged.units import amount, row
 
 MEDIA_PART = 256 << 10
 """Bytes of a medium in one message."""
@@ -218,6 +218,20 @@ class Control:
             for info in board.sensors
         ]
 
+    def _alarms(self) -> dict[str, str]:
+        """Channels out of their bounds, with what they are now: `above: 33.1 °C`."""
+        board = self.services.board
+        found = {}
+        for info in board.sensors:
+            now = {
+                one.channel: f": {amount(one.value, one.unit)}"
+                for one in board.latest(info.name)
+                if one.value is not None
+            }
+            for channel, state in board.alarms(info.name).items():
+                found[f"{info.name} {channel}"] = f"{state}{now.get(channel, '')}"
+        return found
+
     async def scan(self, bus: str) -> dict[str, Any]:
         """What is on the board, or on one I2C bus.
 
@@ -251,6 +265,7 @@ class Control:
                 "sensors": {s.name: s.error or s.state for s in services.board.sensors},
                 "lines": {line.name: line.error or "ok" for line in services.board.lines},
                 "actuators": {a.name: a.error or "ok" for a in services.board.actuators},
+                "alarms": self._alarms(),
             },
             **self.catalogue.health(),
         }

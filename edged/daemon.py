@@ -26,6 +26,7 @@ from edged.bus import Kind
 from edged.bus.faults import remedy
 from edged.bus.hotplug import Hotplug
 from edged.bus.kernel import KernelBuses
+from edged.bus.settings import BoardConfig
 from edged.catalogue import Catalogue
 from edged.clock import Clock, SystemClock
 from edged.config import Config, MediaSettings, seconds, size
@@ -42,7 +43,7 @@ from edged.settings import Loaded
 from edged.store import Store, make_directory
 from edged.tokens import Tokens
 from edged.tool import Tool
-from edged.tools.sensors import CALIBRATIONS
+from edged.tools.sensors import calibrations
 from edged.tools.serial import SerialSessions
 from edged.transports.unix import Listener, bind
 
@@ -215,7 +216,9 @@ class Daemon:
             history,
             serial,
         )
-        board.offsets(state.load(CALIBRATIONS, dict[str, dict[str, float]], {}))
+        board.offsets(
+            state.load(calibrations(sim=board.simulated), dict[str, dict[str, float]], {})
+        )
         self.registry = Registry(state.load("tool-switches", dict[str, bool], {}))
         self._register()
         dispatcher = Dispatcher(self.registry, self.services, self.spawn, self._loaded.secrets)
@@ -243,7 +246,9 @@ class Daemon:
         sampled = any(s.history and s.every_s > 0 for s in board.config.sensors.values())
         if not config.enabled or not sampled:
             return None
-        return History(os.path.join(self.data, "history", "samples.db"), config, self._clock)
+        # What was simulated must never be taken for measured.
+        name = "simulated.db" if board.simulated else "samples.db"
+        return History(os.path.join(self.data, "history", name), config, self._clock)
 
     def _make_board(self, publish: Publish) -> Board:
         if self._given_board is not None:
@@ -336,10 +341,14 @@ class Daemon:
     def greeting(self) -> list[str]:
         """What `edged serve` prints."""
         lines = [f"listening on {', '.join(self.addresses())}"]
+        if self._loaded.file:
+            lines.append(f"configuration: {self._loaded.file}")
         if self._http is not None and os.path.exists(self.control.tokens.first):
             lines.append(f"HTTP token: {self.control.tokens.first}")
         if self._sim:
             lines.append("the board is simulated (--sim)")
+            if self.config.board != BoardConfig():
+                lines.append("warning: board: of the configuration is not used with --sim")
         unused = self._unused()
         if unused:
             text = ", ".join(unused)

@@ -19,6 +19,7 @@ from edged import arguments, log, results
 from edged.audit import ARGUMENTS_MAX, Record, bounded
 from edged.clock import iso
 from edged.errors import (
+    BusyError,
     DeniedError,
     EdgedError,
     Fault,
@@ -37,6 +38,10 @@ if TYPE_CHECKING:
 
 MAX_DEPTH = 4
 """How deep tools may call tools."""
+
+IN_FLIGHT_MAX = 512
+"""Calls that one uid, token or user may have in flight, over all its connections; owners
+may have any number, and so always get to switch off."""
 
 DETAIL_MAX = 200
 """Characters of a failure's text in the trail."""
@@ -159,6 +164,8 @@ class Dispatcher:
         self._prefix = os.urandom(4).hex()
         self._count = 0
         self._running: set[Call] = set()
+        self._in_flight: dict[str, int] = {}
+        """Running calls of each who has any."""
         self._writers: Executor | None = None
         self._storing = 0
         self._draining = False
@@ -222,6 +229,8 @@ class Dispatcher:
         caller, name = call.caller, call.name
         if self._draining and not caller.depth:
             raise StoppingError
+        if self._in_flight and not caller.is_owner:
+            self._check_flights(caller.who)
         if timeout_s is not None and not timeout_s > 0:
             raise InvalidArgumentsError([Fault("timeout", "must be above 0 seconds")])
         if caller.allowed is not None and name not in caller.allowed:
@@ -242,6 +251,10 @@ class Dispatcher:
                 remedy = tool.problem
             raise ToolUnavailableError(name, status, reason, remedy)
         return arguments.decode(tool, call.raw)
+
+    def _check_flights(self, who: str) -> None:
+        if self._in_flight.get(who, 0) >= IN_FLIGHT_MAX:
+            raise BusyError(f"{IN_FLIGHT_MAX} calls of {who} are in flight: wait for one to end")
 
     def _run(self, call: Call, tool: Tool, params: msgspec.Struct, limit: float) -> None:
         context = Context(
@@ -264,6 +277,8 @@ class Dispatcher:
             self._end(call, outcome, "error" if outcome.is_error else "ok")
             return
         self._running.add(call)
+        who = call.caller.who
+        self._in_flight[who] = self._in_flight.get(who, 0) + 1
         call.task = self._start_task(self._await(call, tool, outcome, limit))
         call.task.add_done_callback(lambda _: self._ended(call, outcome))
 
@@ -291,6 +306,10 @@ class Dispatcher:
         """The task is over; of one that was cancelled before it began, nothing ran at all."""
         # A cancelled task's exception holds its frame, and that the call: no cycle is left.
         call.task = None
+        who = call.caller.who
+        left = self._in_flight.pop(who) - 1
+        if left:
+            self._in_flight[who] = left
         if call.outcome is None:
             call.cancelled = True
             if isinstance(outcome, Coroutine):

@@ -156,6 +156,10 @@ class BusError(EdgedError, OSError):
     code = "bus"
     retryable = True
 
+    def __str__(self) -> str:
+        """The message, without the number that `OSError` puts before it."""
+        return str(self.strerror or super().__str__())
+
 
 class DataError(EdgedError, ValueError):
     """A device answered with data that cannot be right (CRC, identity, range)."""

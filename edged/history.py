@@ -20,7 +20,7 @@ from edged import log
 from edged.bus._worker import Worker
 from edged.bus.settings import HistoryConfig
 from edged.clock import Clock
-from edged.errors import StoreError
+from edged.errors import BusyError, StoreError
 from edged.store import make_directory
 from edged.units import Reading, duration_s, size_bytes
 
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 MINUTE_S, HOUR_S = 60, 3_600
 ROWS_MAX = 2_000
 """Rows of one answer: a longer time is told in longer steps."""
+
+QUERIES_MAX = 16
+"""Answers that may be waited for at a time: each may look at all there is."""
 
 WAITING_MAX = 20_000
 """Samples that wait for a batch at most; of more, the oldest are dropped and counted."""
@@ -49,10 +52,16 @@ CREATE TABLE IF NOT EXISTS hours (
   series INTEGER NOT NULL, time INTEGER NOT NULL, count INTEGER NOT NULL,
   total REAL NOT NULL, low REAL NOT NULL, high REAL NOT NULL,
   PRIMARY KEY (series, time)) WITHOUT ROWID;
-CREATE VIEW IF NOT EXISTS samples AS
-  SELECT series, time, 1 AS count, value AS total, value AS low, value AS high FROM raw
-  UNION ALL SELECT * FROM minutes UNION ALL SELECT * FROM hours;
 """
+_IN_MEMORY = """
+PRAGMA temp_store = MEMORY;
+CREATE TEMP TABLE waiting (series INTEGER NOT NULL, time REAL NOT NULL, value REAL NOT NULL);
+CREATE TEMP VIEW samples AS
+  SELECT series, time, 1 AS count, value AS total, value AS low, value AS high FROM raw
+  UNION ALL SELECT * FROM minutes UNION ALL SELECT * FROM hours
+  UNION ALL SELECT series, time, 1, value, value, value FROM waiting;
+"""
+"""What one answer is made of: the disk's samples and those that wait for their batch."""
 
 _STEPS = """
 SELECT CAST(time / :step AS INTEGER) * :step AS at, SUM(count), SUM(total), MIN(low), MAX(high)
@@ -104,6 +113,10 @@ class Series(msgspec.Struct, frozen=True):
     rows: tuple[Row, ...]
 
 
+Sampled = tuple[str, str, str, float, float]
+"""Sensor, channel, unit, seconds since 1970-01-01 UTC, value."""
+
+
 class _Sample(NamedTuple):
     sensor: str
     channel: str
@@ -130,6 +143,7 @@ class History:
         self._timer: asyncio.TimerHandle | None = None
         self._writing: asyncio.Task[None] | None = None
         self._failing = False
+        self._queries = 0
         self.lost = 0
 
     def add(self, readings: Sequence[Reading]) -> None:
@@ -163,13 +177,8 @@ class History:
         if not self._waiting:
             return
         samples, self._waiting = self._waiting, []
-        now, monotonic = self._clock.now(), self._clock.monotonic()
-        rows = [
-            (s.sensor, s.channel, s.unit, now - (monotonic - s.monotonic), s.value)
-            for s in samples
-        ]
         try:
-            await self._worker.run(self._file.write, rows, now)
+            await self._worker.run(self._file.write, self._timed(samples), self._clock.now())
         except StoreError as error:
             self._waiting = samples + self._waiting
             if not self._failing:
@@ -181,10 +190,15 @@ class History:
             log.info("history is written again")
         self._failing = False
 
+    def _timed(self, samples: Iterable[_Sample]) -> list[Sampled]:
+        """With the times that the wall clock of now gives them."""
+        offset = self._clock.now() - self._clock.monotonic()
+        return [(s.sensor, s.channel, s.unit, s.monotonic + offset, s.value) for s in samples]
+
     async def read(
         self, sensor: str, channel: str | None, since: float, step_s: float = 0.0
     ) -> tuple[Series, ...]:
-        """The samples of a sensor from a time on, in steps.
+        """The samples of a sensor from a time on, in steps; writes none that wait.
 
         Args:
             sensor: configured name.
@@ -195,13 +209,24 @@ class History:
 
         Raises:
             StoreError: the database cannot be read.
+            BusyError: `QUERIES_MAX` others are being answered.
         """
-        if self._writing is not None:
-            await asyncio.wait([self._writing])
-        await self._flush()
-        return await self._worker.run(
-            self._file.read, sensor, channel, since, step_s, self._clock.now()
-        )
+        if self._queries >= QUERIES_MAX:
+            raise BusyError(
+                f"{QUERIES_MAX} queries of the history are being answered: try again, or ask for "
+                "less time"
+            )
+        self._queries += 1
+        try:
+            # A batch on its way is neither in memory nor on disk.
+            while self._writing is not None:
+                await asyncio.wait([self._writing])
+            waiting = self._timed(s for s in self._waiting if s.sensor == sensor)
+            return await self._worker.run(
+                self._file.read, sensor, channel, since, step_s, self._clock.now(), waiting
+            )
+        finally:
+            self._queries -= 1
 
     async def close(self) -> None:
         """Write what waits, and close the database."""
@@ -230,7 +255,7 @@ class _File:
         self._ids: dict[tuple[str, str, str], int] = {}
         self._tidied = 0.0
 
-    def write(self, rows: Iterable[tuple[str, str, str, float, float]], now: float) -> None:
+    def write(self, rows: Iterable[Sampled], now: float) -> None:
         """Add samples in one transaction, and make room."""
         db = self._opened()
         try:
@@ -250,21 +275,50 @@ class _File:
             raise self._failed("write", error) from error
 
     def read(
-        self, sensor: str, channel: str | None, since: float, step_s: float, now: float
+        self,
+        sensor: str,
+        channel: str | None,
+        since: float,
+        step_s: float,
+        now: float,
+        waiting: Iterable[Sampled],
     ) -> tuple[Series, ...]:
-        """See `History.read`."""
+        """See `History.read`; `waiting` are the sensor's samples that are not on disk yet."""
         db = self._opened()
         try:
-            known = db.execute(
-                "SELECT id, channel, unit FROM series WHERE sensor = ? ORDER BY id", (sensor,)
-            ).fetchall()
-            return tuple(
-                Series(sensor, name, unit, *_rows(db, series, since, step_s, now))
-                for series, name, unit in known
-                if channel in {None, name}
-            )
+            return self._found(db, sensor, channel, waiting, (since, step_s, now))
         except self._sqlite.Error as error:
             raise self._failed("read", error) from error
+
+    @staticmethod
+    def _found(
+        db: sqlite3.Connection,
+        sensor: str,
+        channel: str | None,
+        waiting: Iterable[Sampled],
+        span: tuple[float, float, float],
+    ) -> tuple[Series, ...]:
+        known = {
+            (name, unit): series
+            for series, name, unit in db.execute(
+                "SELECT id, channel, unit FROM series WHERE sensor = ? ORDER BY id", (sensor,)
+            )
+        }
+        rows = [
+            # Channels that the disk does not know get numbers that no series has there.
+            (known.setdefault((name, unit), -1 - len(known)), time, value)
+            for _, name, unit, time, value in waiting
+        ]
+        try:
+            db.executemany("INSERT INTO temp.waiting VALUES (?, ?, ?)", rows)
+            return tuple(
+                Series(sensor, name, unit, *_rows(db, series, *span))
+                for (name, unit), series in known.items()
+                if channel in {None, name}
+            )
+        finally:
+            # Nothing on disk was touched: what waits is forgotten here, and written later.
+            db.rollback()
 
     def close(self) -> None:
         """Close it; the next use opens it again."""
@@ -336,6 +390,7 @@ class _File:
             # One fsync a batch, at its checkpoint: WAL is consistent after a power cut.
             db.execute("PRAGMA synchronous = FULL")
             db.executescript(_SCHEMA)
+            db.executescript(_IN_MEMORY)
         except BaseException:
             db.close()
             raise

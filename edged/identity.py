@@ -53,3 +53,11 @@ class Caller(msgspec.Struct, frozen=True, gc=False):
     def is_owner(self) -> bool:
         """Whether the caller may manage the daemon."""
         return self.role == "owner"
+
+    @property
+    def who(self) -> str:
+        """Whose calls and turns are counted together: a uid's or token's, else the user's.
+
+        On a board that maps nobody all local uids are one user.
+        """
+        return self.peer or self.user

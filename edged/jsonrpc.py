@@ -37,13 +37,15 @@ class _Envelope(msgspec.Struct, gc=False):
     error: msgspec.Raw = msgspec.Raw()
 
 
+_QUOTE = ord('"')
 VALUES_MAX = 200_000
 """Values in one JSON text that are made objects of: each costs some dozens of bytes, so that
 16 MiB of brackets would take several hundred MiB."""
 
 CROWDED = f"it holds more than {VALUES_MAX:,} values: send fewer, or large data as one text"
 
-_STRING = rb'"[^"\\]*(?:\\.[^"\\]*)*"'
+_MARKS = rb'"[^"\\]*(?:\\.[^"\\]*)*"|[,\[{]'
+"""A whole string, or what stands before a value: a container's bracket, a comma."""
 
 
 def crowded(data: bytes | bytearray | memoryview) -> bool:
@@ -54,14 +56,14 @@ def crowded(data: bytes | bytearray | memoryview) -> bool:
     if len(data) <= VALUES_MAX:
         return False
     text = bytes(data)
-    if _marks(text) <= VALUES_MAX:
+    if text.count(b",") + text.count(b"[") + text.count(b"{") <= VALUES_MAX:
         return False
-    return _marks(re.sub(_STRING, b"", text, flags=re.DOTALL)) > VALUES_MAX
-
-
-def _marks(text: bytes) -> int:
-    """Each value but the first of a container follows a comma, each container has a bracket."""
-    return text.count(b",") + text.count(b"[") + text.count(b"{")
+    left = VALUES_MAX
+    for match in re.finditer(_MARKS, text, re.DOTALL):
+        left -= text[match.start()] != _QUOTE
+        if left < 0:
+            return True
+    return False
 
 
 class Message(NamedTuple):

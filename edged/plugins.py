@@ -12,7 +12,11 @@ import importlib.util
 import pkgutil
 from types import ModuleType
 
+from edged import yamlio
 from edged.errors import ConfigError
+
+LISTED_MAX = 12
+"""Names that a message lists; more are a wall."""
 
 
 def names(package: str) -> list[str]:
@@ -29,7 +33,8 @@ def load(package: str, name: str) -> ModuleType:
     """Imports one plugin.
 
     Raises:
-        ConfigError: no plugin of that name; the message lists those there are.
+        ConfigError: no plugin of that name; the message says which one may be meant, or
+            lists them where they are few.
     """
     qualified = f"{package}.{name}"
     # Listing the folder costs more than finding one of its files.
@@ -37,5 +42,9 @@ def load(package: str, name: str) -> ModuleType:
     if not is_plugin or importlib.util.find_spec(qualified) is None:
         known = names(package)
         kind = package.rpartition(".")[2]
-        raise ConfigError(f"{name!r} is not one of {kind}: {', '.join(known) or 'none'}")
+        guess = yamlio.nearest(name, known)
+        if guess:
+            raise ConfigError(f"{name!r} is not one of {kind}; did you mean {guess!r}?")
+        there = ", ".join(known) if len(known) <= LISTED_MAX else f"there are {len(known)}"
+        raise ConfigError(f"{name!r} is not one of {kind}: {there or 'none'}")
     return importlib.import_module(qualified)

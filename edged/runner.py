@@ -184,9 +184,20 @@ class Runner:
             self._rebuild()
 
     def start(self) -> None:
-        """Try the sandbox once, in the background."""
+        """Try the sandbox once, in the background; close what is no longer shared."""
+        self._close_local()
         self._ready = asyncio.get_running_loop().create_future()
         self._spawn(self._probe(self._ready))
+
+    def _close_local(self) -> None:
+        """Where `users:` maps people now, take from the group what it could change before."""
+        base = os.path.join(self._data, LOCAL_USER)
+        if not self._loaded.config.users or not os.path.isdir(base):
+            return
+        try:
+            self._prepare(base, LOCAL_USER)
+        except SandboxSetupError as error:
+            log.error(str(error))
 
     async def _probe(self, ready: asyncio.Future[None]) -> None:
         try:
@@ -662,12 +673,20 @@ def _hint_source(entry: Entry, result: Result) -> None:
 
 
 def _others_can_change(path: str, entry: Entry) -> str:
-    """A fault with its remedy, where `foreign` found `path`."""
-    place, deep = shlex.quote(entry.directory), " -R"
+    """A fault with its remedy, where `foreign` found `path`.
+
+    A tool is copied, not given to root: who has a file of it open to write may write on,
+    whoever owns it then.
+    """
+    fault = f"others than root can change {path}"
     if not path.startswith(entry.directory):
-        place, deep = shlex.quote(path), ""
-    remedy = f"chown{deep} root {place} && chmod{deep} go-w {place}"
-    return f"others than root can change {path}: look it over, then {remedy}"
+        place = shlex.quote(path)
+        return f"{fault}: look it over, then chown root {place} && chmod go-w {place}"
+    place, copy = shlex.quote(entry.directory), shlex.quote(f"{entry.directory}.new")
+    return (
+        f"{fault}: copy it with cp -r {place} {copy} && chmod -R go-w {copy}, "
+        f"look the copy over, then rm -r {place} && mv {copy} {place}"
+    )
 
 
 def _text(value: Any) -> str:

@@ -11,12 +11,17 @@ from typing import Any, Literal, TypeAlias, get_type_hints
 
 import msgspec
 
+from edged.errors import TooLargeError
 from edged.identity import Caller
 from edged.results import Block, Result
 
 Params: TypeAlias = Any
 Run: TypeAlias = Callable[[Any, "Context"], Result | Awaitable[Result]]
 Status: TypeAlias = Literal["enabled", "disabled", "blocked"]
+
+
+ARGUMENTS_MAX = 16 << 20
+"""Bytes of a call's inputs: a whole message may be no larger (contract, section 5)."""
 
 
 class Context(msgspec.Struct, frozen=True, gc=False):
@@ -87,6 +92,7 @@ class Tool:
         "_schema",
         "_type",
         "aliases",
+        "arguments_max",
         "body",
         "category",
         "config_key",
@@ -141,6 +147,7 @@ class Tool:
         hidden: bool = False,
         own_deadline: bool = False,
         sandbox: str = "",
+        arguments_max: int = ARGUMENTS_MAX,
     ) -> None:
         self.name = name
         self.run = run
@@ -172,6 +179,7 @@ class Tool:
         self.hidden = hidden
         self.own_deadline = own_deadline
         self.sandbox = sandbox
+        self.arguments_max = arguments_max
 
     @property
     def type(self) -> type[msgspec.Struct]:
@@ -196,7 +204,14 @@ class Tool:
         return self._schema
 
     def decode(self, raw: bytes) -> msgspec.Struct:
-        """The fast decode; raises msgspec's errors."""
+        """The fast decode; raises msgspec's errors.
+
+        Raises:
+            TooLargeError: more than this tool takes; what is that large is not for it.
+        """
+        if len(raw) > self.arguments_max:
+            limit = self.arguments_max >> 10
+            raise TooLargeError(f"{self.name}: its inputs are over {limit} KiB")
         if self._decoder is None:
             self._decoder = msgspec.json.Decoder(self.type)
         return self._decoder.decode(raw)  # type: ignore[no-any-return]  # the decoder's type is built at run time

@@ -96,6 +96,17 @@ class Reading(msgspec.Struct, frozen=True, gc=False):
         return max(0.0, monotonic - self.monotonic)
 
 
+def amount(value: float, unit: str) -> str:
+    """A value for people, in the unit that they know: `21.3 °C`.
+
+    Args:
+        value: in `unit`.
+        unit: a key of `UNITS`.
+    """
+    known = UNITS[unit]
+    return f"{value * known.factor:z.{known.digits}f} {known.symbol}".rstrip()
+
+
 def text(reading: Reading, age_s: float = 0.0) -> str:
     """One clear line for people: `temperature 21.3 °C`.
 
@@ -103,11 +114,7 @@ def text(reading: Reading, age_s: float = 0.0) -> str:
         reading: what to say.
         age_s: its age; said from one second on.
     """
-    unit = UNITS[reading.unit]
-    if reading.value is None:
-        shown = "no value"
-    else:
-        shown = f"{reading.value * unit.factor:z.{unit.digits}f} {unit.symbol}".rstrip()
+    shown = "no value" if reading.value is None else amount(reading.value, reading.unit)
     remarks = []
     if reading.quality != "ok":
         remarks.append(f"{reading.quality}: {reading.note}" if reading.note else reading.quality)

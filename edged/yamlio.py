@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 import msgspec
 
-from edged.errors import ConfigError
+from edged.errors import ConfigError, Fault
 
 T = TypeVar("T")
 
@@ -334,11 +334,16 @@ def convert(document: Document, kind: type[T], file: str) -> T:
     except msgspec.ValidationError:
         # Said again below, with every fault and its line.
         pass
-    faults = [
+    found = [
         ConfigError(reason, file=file, line=document.line_of(path), key=dotted(path))
         for path, reason in _faults(value, kind, ())
     ]
-    raise joined(faults, file)
+    raise joined(found, file)
+
+
+def faults(value: Any, kind: Any) -> list[Fault]:
+    """What keeps a value from being a `kind`, each fault with its key path; none if it is one."""
+    return [Fault(dotted(path), reason) for path, reason in _faults(value, kind, ())]
 
 
 def dotted(path: Path) -> str:
@@ -488,11 +493,25 @@ def _in_words(text: str, value: Any, kind: Any) -> str:
     text = text[:1].lower() + text[1:]
     if bool in _members(kind) and isinstance(value, str):
         return f"{text}: write true or false"
+    example = _example(kind)
+    if example and text.startswith("expected text"):
+        return f"expected text such as {example}; got {value!r}"
     if isinstance(value, int | float) and ", got " not in text:
         return f"{text}, got {value}"
     if text.startswith("expected a list, got") and isinstance(value, str | int | float):
         return f"{text}: put it in brackets, [{value}]"
     return text
+
+
+def _example(kind: Any) -> str:
+    """How a value is written, where a type's `Meta(examples=…)` tells."""
+    if get_origin(kind) is Annotated:
+        inner, *notes = get_args(kind)
+        told = (str(n.examples[0]) for n in notes if isinstance(n, msgspec.Meta) and n.examples)
+        return next(told, "") or _example(inner)
+    if get_origin(kind) in (Union, types.UnionType):
+        return next(filter(None, map(_example, get_args(kind))), "")
+    return ""
 
 
 def _not_one_of(choices: list[str], value: Any, other: str = "") -> str:

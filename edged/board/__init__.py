@@ -16,12 +16,14 @@ from edged.board.actuator import Actuator, ActuatorInfo
 from edged.board.claims import Claims, refuse_twice
 from edged.board.device import Ports, Slot
 from edged.board.line import GpioLine, LineInfo
+from edged.board.loose import LooseLines
 from edged.board.sensor import Publish, Sensor, SensorInfo
-from edged.bus import Buses, Edge, PwmChannel
-from edged.bus.settings import BoardConfig, GpioConfig, bus_name
+from edged.bus import Buses, Edge, PortInfo, PwmChannel
+from edged.bus.settings import BoardConfig, bus_name
 from edged.clock import Clock
 from edged.drivers import Sample, Sleep
 from edged.errors import (
+    BusyError,
     DeniedError,
     EdgedError,
     Fault,
@@ -48,6 +50,7 @@ class Board:
         clock: time of readings.
         sleep: how drivers wait.
         publish: who is told of events.
+        simulated: what it measures is not to be mixed with what is true.
 
     Raises:
         ConfigError: an unknown driver, a setting that its driver refuses, or
@@ -62,8 +65,10 @@ class Board:
         *,
         sleep: Sleep = asyncio.sleep,
         publish: Publish = _nobody,
+        simulated: bool = False,
     ) -> None:
         self.config = config
+        self.simulated = simulated
         self.buses = buses
         self._clock, self._publish = clock, publish
         self._claims = Claims()
@@ -97,14 +102,13 @@ class Board:
             for name, one in config.gpio.items()
         }
         self._pwm: dict[str, PwmChannel] = {}
-        self._loose: dict[str, GpioLine] = {}
-        """Lines that are used by their own name, without a configuration."""
+        self._loose = LooseLines(self._lines, lambda: buses.gpio, clock, publish)
         refuse_twice(
-            {
-                **{f"board.sensors.{s.name}": s.place for s in self._sensors.values()},
-                **{f"board.actuators.{a.name}": a.place for a in self._actuators.values()},
-                **{f"board.gpio.{name}": one.line for name, one in config.gpio.items()},
-            }
+            [
+                *(taken for s in self._sensors.values() for taken in s.slot.taken()),
+                *(taken for a in self._actuators.values() for taken in a.slot.taken()),
+                *((f"board.gpio.{name}", one.line) for name, one in config.gpio.items()),
+            ]
         )
         parts: list[Sensor | Actuator] = [*self._sensors.values(), *self._actuators.values()]
         for part in parts:
@@ -208,20 +212,34 @@ class Board:
         Raises: as `read`, or InvalidArgumentsError where it has no value now.
         """
         sensor = self._sensor(name, channel)
-        before = sensor.offsets
-        sensor.calibrate({**before, channel: 0.0})
-        try:
-            readings = await sensor.measure()
-            (found,) = (one.value for one in readings if one.channel == channel)
-            if found is None:
-                reason = f"{name} has no value of {channel} now to compare with"
-                raise InvalidArgumentsError([Fault("channel", reason)])
-        except BaseException:
-            sensor.calibrate(before)
-            raise
-        offset = round(true_value - found, 6)
-        sensor.calibrate({**before, channel: offset})
+        (limits,) = (one for one in sensor.channels if one.name == channel)
+        if not limits.low <= true_value <= limits.high:
+            reason = f"{channel} is from {limits.low:g} to {limits.high:g} {limits.unit}"
+            raise InvalidArgumentsError([Fault("value", reason)])
+        readings = await sensor.measure()
+        (found,) = (one.value for one in readings if one.channel == channel)
+        if found is None:
+            reason = f"{name} has no value of {channel} now to compare with"
+            raise InvalidArgumentsError([Fault("channel", reason)])
+        # To what it has already: nobody sees a value without it meanwhile.
+        offset = round(sensor.offsets.get(channel, 0.0) + true_value - found, 6)
+        await self._calibrated(sensor, {**sensor.offsets, channel: offset})
         return offset
+
+    async def uncalibrate(self, name: str, channel: str) -> None:
+        """Drop the offset that `calibrate` made; errors as `read`."""
+        sensor = self._sensor(name, channel)
+        left = {one: offset for one, offset in sensor.offsets.items() if one != channel}
+        await self._calibrated(sensor, left)
+
+    async def _calibrated(self, sensor: Sensor, offsets: dict[str, float]) -> None:
+        sensor.calibrate(offsets)
+        # What was measured before is not given out beside what is measured from now on.
+        await sensor.measure()
+
+    def calibrations(self, name: str) -> Mapping[str, float]:
+        """The offsets that `calibrate` made, by channel."""
+        return self._sensor(name).offsets
 
     def offsets(self, stored: Mapping[str, dict[str, float]]) -> None:
         """Use stored calibrations, by sensor and channel; those of others are left alone."""
@@ -258,11 +276,6 @@ class Board:
         self._check_open()
         return await _known(self._acting, name, "actuator").read()
 
-    async def safe(self) -> None:
-        """Everything that acts to its safe state."""
-        for actuator in self._actuators.values():
-            await actuator.safe()
-
     # Lines --------------------------------------------------------------------------------
 
     async def read_line(self, name: str) -> bool:
@@ -277,10 +290,8 @@ class Board:
             BusError: refused by the kernel.
         """
         self._check_open()
-        line = self._lines.get(name) or self._loose.get(name)
-        if line is None:
-            line = await self._loosen(name, GpioConfig(line=name, direction="input"))
-        return await line.get()
+        line = self._lines.get(name)
+        return await (self._loose.read(name) if line is None else line.get())
 
     async def write_line(self, name: str, value: bool) -> None:
         """Drives an output to a logical value.
@@ -297,27 +308,25 @@ class Board:
         await (await self._output(name)).set(value)
 
     async def pulse_line(self, name: str, duration_s: float) -> None:
-        """Drives an output to on for a time, then to off; errors as `write_line`."""
+        """Drives an output to on for a time, then to off.
+
+        Raises: as `write_line`, and BusyError: another pulse is under way, or a write
+        ended this one; InvalidArgumentsError: longer than the line's deadline.
+        """
         await (await self._output(name)).pulse(duration_s)
 
     async def watch_line(self, name: str, count: int, timeout_s: float) -> Sequence[Edge]:
         """The next edges of a line: `count` of them, or fewer when the time is over.
 
         Raises:
-            InvalidArgumentsError: a configured line that reports no edges.
+            InvalidArgumentsError: a configured line that reports no edges, or an output.
             NoDeviceError, BusyError, BusError: as `read_line`.
         """
         self._check_open()
         line = self._lines.get(name)
         if line is not None:
             return await line.watch(count, timeout_s)
-        config = GpioConfig(line=name, direction="input", edge="both")
-        line = await self._loosen(name, config)
-        try:
-            return await line.watch(count, timeout_s)
-        finally:
-            del self._loose[name]
-            await line.stop()
+        return await self._loose.watch(name, count, timeout_s)
 
     async def set_pwm(self, channel: str, period_ns: int, duty_ns: int) -> None:
         """Puts out pulses on a PWM channel until the daemon stops; a duty of 0 ends them.
@@ -346,37 +355,7 @@ class Board:
                 reason = f"{name} is an input: only outputs can be written"
                 raise InvalidArgumentsError([Fault("line", reason)])
             return line
-        loose = self._loose.get(name)
-        if loose is None or loose.config.direction != "output":
-            loose = await self._loosen(name, GpioConfig(line=name, direction="output"))
-        return loose
-
-    async def _loosen(self, name: str, config: GpioConfig) -> GpioLine:
-        """Take a line by its own name.
-
-        Raises:
-            BusyError: it is configured under another name.
-        """
-        for one in self._lines.values():
-            if one.config.line == name:
-                raise InvalidArgumentsError(
-                    [Fault("line", f"{name} is configured as {one.name}: use that name")]
-                )
-        line = GpioLine(name, config, lambda: self.buses.gpio, self._clock, self._publish)
-        before = self._loose.pop(name, None)
-        if before is not None:
-            await before.stop()
-        try:
-            await line.get()
-        except NoDeviceError:
-            if name.partition("/")[2] or name.upper() == name:
-                raise
-            known = ", ".join(sorted(self._lines)) or "none is configured"
-            raise NoDeviceError(
-                f"no gpio line {name!r}: there is {known}, and those of the chips, such as GPIO17"
-            ) from None
-        self._loose[name] = line
-        return line
+        return await self._loose.output(name)
 
     # Places -------------------------------------------------------------------------------
 
@@ -403,6 +382,31 @@ class Board:
         """
         self.check_free(place)
         self.check_confirmed(place, confirmed)
+
+    async def check_port(self, info: PortInfo) -> None:
+        """Refuse a serial port that a device holds, however the configuration names it.
+
+        Raises:
+            BusyError: the message names the holder.
+        """
+        for holder, slot in self._slots():
+            if slot.driver.INFO.bus == "serial" and await self._is_port(slot.bus, info):
+                raise BusyError(f"{info.name} is in use by {holder}")
+
+    async def _is_port(self, written: str, info: PortInfo) -> bool:
+        try:
+            return (await self.buses.serial.find(written)).path == info.path
+        except EdgedError:
+            # Not there now, so it is another one.
+            return False
+
+    def _slots(self) -> list[tuple[str, Slot]]:
+        parts: list[Sensor | Actuator] = [*self._sensors.values(), *self._actuators.values()]
+        return [(part.holder, part.slot) for part in parts]
+
+    def names_bus(self, bus: str) -> bool:
+        """Whether the configuration names an I2C bus: a device is on it."""
+        return any(slot.bus == bus for _, slot in self._slots())
 
     def check_confirmed(self, place: str, confirmed: bool) -> None:
         """Refuse a write that nobody confirmed, to a place that the writer holds.
@@ -449,7 +453,7 @@ class Board:
         self._open = False
         failed: list[Exception] = []
         stops: list[Callable[[], Awaitable[None]]] = [
-            *(one.stop for one in (*self._lines.values(), *self._loose.values())),
+            *(one.stop for one in (*self._lines.values(), *self._loose.held)),
             *(one.stop for one in self._actuators.values()),
             *(one.release for one in self._pwm.values()),
             *(one.stop for one in self._sensors.values()),

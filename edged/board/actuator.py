@@ -1,6 +1,7 @@
 """One configured device that acts: told what to do, and brought to its safe state.
 
-Commands of one device run one after the other. Loop thread only.
+Commands of one device run one after the other; one that interrupts ends all that run or
+wait. Loop thread only.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from edged.errors import (
     InvalidArgumentsError,
     NoDeviceError,
 )
+from edged.yamlio import faults
 
 
 class ActuatorInfo(msgspec.Struct, frozen=True):
@@ -76,7 +78,7 @@ class Actuator:
             self.safe,
             lambda: publish("actuator.deadline", {"actuator": self.name}),
         )
-        self._running: asyncio.Task[str] | None = None
+        self._doing: set[asyncio.Task[str]] = set()
         self._error = ""
         self._identity = ""
 
@@ -108,27 +110,24 @@ class Actuator:
 
         Raises:
             InvalidArgumentsError: no such command, or arguments that it does not take.
-            NoDeviceError, BusError, BusyError, DataError: it could not be told.
+            BusyError: its place is claimed, or it was ended by another command.
+            NoDeviceError, BusError, DataError: it could not be told.
         """
         known = self.commands.get(command)
         if known is None:
             there = ", ".join(self.commands)
             raise InvalidArgumentsError([Fault("command", f"{self.name} knows {there}")])
         try:
-            params = msgspec.convert(arguments, known.params)
-        except msgspec.ValidationError as error:
-            reason, _, path = str(error).partition(" - at `$")
-            raise InvalidArgumentsError([Fault(path.strip(".`") or command, reason)]) from None
+            params = msgspec.convert(arguments, known.params, str_keys=True)
+        except msgspec.ValidationError:
+            found = faults(arguments, known.params)
+            raise InvalidArgumentsError(
+                [Fault(fault.path or command, fault.reason) for fault in found]
+            ) from None
         self._claims.check(self.place, self.holder)
         if known.interrupts:
             self._interrupt()
-        async with self.slot.lock:
-            self._running = asyncio.create_task(self._do(command, params))
-            try:
-                said = await _finished(self._running, f"{self.name} {command}")
-            finally:
-                self._running = None
-            self._deadline.hold()
+        said = await _finished(self._begun(known, params), f"{self.name} {command}")
         self._publish("actuator.acted", {"actuator": self.name, "command": command})
         return said
 
@@ -138,7 +137,7 @@ class Actuator:
             return await (await self._found()).read()
 
     async def safe(self) -> None:
-        """Bring it to its safe state; a command that runs is ended."""
+        """Bring it to its safe state; commands that run or wait are ended."""
         self._interrupt()
         async with self.slot.lock:
             device = await self._found()
@@ -157,17 +156,27 @@ class Actuator:
         finally:
             await self.slot.lose()
 
+    def _begun(self, command: Command, params: Any) -> asyncio.Task[str]:
+        doing = asyncio.create_task(self._do(command.name, params))
+        if not command.interrupts:
+            # One that does is short, and not ended: repeated, it would never come to its end.
+            self._doing.add(doing)
+            doing.add_done_callback(self._doing.discard)
+        return doing
+
     async def _do(self, command: str, params: Any) -> str:
-        device = await self._found()
-        try:
-            return await device.act(command, params)
-        except (NoDeviceError, BusError) as error:
-            await self._lose(error)
-            raise
+        async with self.slot.lock:
+            with self._deadline.holding():
+                device = await self._found()
+                try:
+                    return await device.act(command, params)
+                except (NoDeviceError, BusError) as error:
+                    await self._lose(error)
+                    raise
 
     def _interrupt(self) -> None:
-        if self._running is not None:
-            self._running.cancel()
+        for doing in self._doing:
+            _end(doing)
 
     async def _found(self) -> Acting:
         fresh = self.slot.device is None
@@ -188,21 +197,30 @@ class Actuator:
         await self.slot.lose()
 
 
-async def _finished(running: asyncio.Task[str], what: str) -> str:
+async def _finished(doing: asyncio.Task[str], what: str) -> str:
     """What a command says at its end.
 
     Raises:
         BusyError: another one ended it.
     """
     try:
-        await asyncio.wait([running])
+        await asyncio.wait([doing])
+        if doing.cancelled():
+            raise BusyError(f"{what} was ended by another command, or to be safe")
+        return doing.result()
     except asyncio.CancelledError:
-        running.cancel()
-        await asyncio.wait([running])
+        _end(doing)
+        await asyncio.wait([doing])
         raise
-    if running.cancelled():
-        raise BusyError(f"{what} was ended by another command")
-    return running.result()
+    finally:
+        # Its error's traceback has this frame: both would keep each other.
+        del doing
+
+
+def _end(doing: asyncio.Task[str]) -> None:
+    """Cancel it once: a second time would cut short what it does to end well."""
+    if not doing.cancelling():
+        doing.cancel()
 
 
 def _described(command: Command) -> dict[str, Any]:

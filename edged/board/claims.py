@@ -6,7 +6,7 @@ Places are named as tools name them: `i2c-1`, `i2c-1/0x76`, `spi0.0`, `ttyUSB0`,
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 
 from edged.errors import BusyError, ConfigError
 
@@ -36,32 +36,44 @@ class Claims:
         Raises:
             BusyError: the message names who does.
         """
-        while place:
-            found = self._holders.get(place, holder)
+        for one in _reached(place):
+            found = self._holders.get(one, holder)
             if found != holder:
-                raise BusyError(f"{place} is in use by {found}")
-            place = place.rpartition("/")[0]
+                raise BusyError(f"{one} is in use by {found}")
 
 
-def refuse_twice(places: Mapping[str, str]) -> None:
+def _reached(place: str) -> list[str]:
+    """A place, all that it is on, and what answers at its addresses before a multiplexer."""
+    if not place:
+        return []
+    bus, *behind = place.split("/")
+    whole = ["/".join([bus, *behind[:count]]) for count in range(len(behind) + 1)]
+    if bus.startswith("i2c-"):
+        whole += [f"{bus}/{address}" for address in behind[::2]]
+    return whole[::-1]
+
+
+def refuse_twice(places: Sequence[tuple[str, str]]) -> None:
     """Each place belongs to one entry of the configuration.
 
     Args:
-        places: by the entry's key path; an empty place is nobody's.
+        places: the entry's key path, and a place of it; an empty one is nobody's.
 
     Raises:
         ConfigError: two entries have the same; or one is behind a multiplexer at an
             address that answers before it too, so that both would be spoken to.
     """
     holders: dict[str, str] = {}
-    for key, place in places.items():
-        holder = holders.setdefault(place, key) if place else key
-        if holder != key:
-            raise ConfigError(f"{place} is taken by {holder}", key=key)
-    for key, place in places.items():
+    for key, place in places:
+        if place in holders:
+            twice = "named twice" if holders[place] == key else f"taken by {holders[place]}"
+            raise ConfigError(f"{place} is {twice}", key=key)
+        if place:
+            holders[place] = key
+    for key, place in places:
         bus, *behind = place.split("/")
         if bus.startswith("i2c-") and len(behind) > 1:
-            for address in {behind[-1], *behind[:-1:2]}:
+            for address in behind[::2]:
                 holder = holders.get(f"{bus}/{address}", key)
                 if holder != key:
                     reason = f"behind a multiplexer: {holder} has {bus}/{address} before it"

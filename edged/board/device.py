@@ -6,18 +6,42 @@ What sensors and actuators have in common. Loop thread only.
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import Any, cast
 
 import msgspec
 
-from edged import plugins
-from edged.bus import Buses, SerialPort, SerialSettings
+from edged import plugins, yamlio
+from edged.bus import Buses, Kind, SerialPort, SerialSettings
 from edged.bus.settings import DeviceConfig
 from edged.drivers import Channel, Device, Driver, Sleep
-from edged.errors import BusyError, ConfigError, NoDeviceError
+from edged.errors import BusyError, ConfigError, Fault, NoDeviceError
 
 USUAL_BUS = {"i2c": "i2c-1", "spi": "spi0.0"}
 """Where the header of a Raspberry Pi is."""
+
+# Patterns stay text until their first use: compiling them is the larger part of the import.
+_BUSES: dict[Kind, tuple[str, str]] = {
+    "i2c": (
+        r"i2c-[0-9]+(/0x7[0-7]/[0-7])*",
+        "i2c-1, or i2c-1/0x70/0 for channel 0 of a multiplexer at 0x70",
+    ),
+    "spi": (r"spi[0-9]+\.[0-9]+", "spi0.0 for chip select 0 of controller 0"),
+    "serial": (r"(?!(i2c|spi)).+", "a serial port such as ttyUSB0 or /dev/serial/by-id/…"),
+}
+"""How the name of a bus looks, and what to write, by kind; other kinds have no names."""
+
+_BESIDE = {"i2c": "address", "w1": "id"}
+"""The field of a driver's `Config` that is the entry's own `address`."""
+
+
+LINES = frozenset(
+    (
+        *("line", "trigger", "echo", "a", "b", "coils", "step", "direction", "enable"),
+        *("forward", "backward", "channel", "pwm"),
+    )
+)
+"""Settings of drivers that name lines and PWM channels."""
 
 
 class Ports:
@@ -95,19 +119,20 @@ class Slot:
         sleep: Sleep,
     ) -> None:
         self.name, self.config = name, config
-        key = f"board.{section}.{name}"
+        self._key = key = f"board.{section}.{name}"
         try:
             module = plugins.load("edged.drivers", config.driver)
         except ConfigError as error:
-            raise ConfigError(error.reason, key=f"{key}.driver") from None
+            reason = f"{error.reason} (edged config --driver lists them)"
+            raise ConfigError(reason, key=f"{key}.driver") from None
         # A module is checked against the Protocol by tests/law/test_drivers.py.
         self.driver = cast("Driver", module)
         kind = self.driver.INFO.bus
+        if section == "sensors" and _only_acts(self.driver):
+            reason = f"{config.driver} only acts: put it under actuators"
+            raise ConfigError(reason, key=f"{key}.driver")
         self.bus = config.bus or USUAL_BUS.get(kind, "")
-        if kind == "serial" and not self.bus:
-            raise ConfigError(
-                f"bus is missing: {config.driver} is on a serial port, such as ttyUSB0", key=key
-            )
+        _check_bus(key, self.bus, config.driver, kind)
         self.settings = _settings(key, config, self.driver)
         self._buses, self._ports, self._sleep = buses, ports, sleep
         self._port: SerialPort | None = None
@@ -145,6 +170,25 @@ class Slot:
         """Whether its I2C bus was unplugged; a serial port says so itself."""
         bus = self.bus.partition("/")[0]
         return self.driver.INFO.bus == "i2c" and bus not in self._buses.names("i2c")
+
+    def taken(self) -> list[tuple[str, str]]:
+        """Its key path, with each that nobody else may have: its place, lines and channels."""
+        return [(self._key, one) for one in self._takes()]
+
+    def _takes(self) -> list[str]:
+        kind = self.driver.INFO.bus
+        given = msgspec.to_builtins(self.settings)
+        if kind == "serial":
+            return [self.place.removeprefix("/dev/")]
+        if kind == "w1":
+            return [f"w1/{given.get('id') or 'the only device'}"]
+        if kind not in {"gpio", "pwm", "board"}:
+            return [self.place]
+        found: list[str] = []
+        for name, value in given.items():
+            if name in LINES and value:
+                found += value if isinstance(value, list) else [str(value)]
+        return found
 
     async def find(self) -> Device:
         """The device, found and set up if it was not.
@@ -192,16 +236,41 @@ class Slot:
         return self._port
 
 
+def _only_acts(driver: Driver) -> bool:
+    """Whether it is of no use as a sensor: nobody would bring it to its safe state."""
+    measures = driver.INFO.channels or hasattr(driver, "channels")
+    return not measures or "safe" in driver.Config.__struct_fields__
+
+
+def _check_bus(key: str, bus: str, driver: str, kind: Kind) -> None:
+    if kind not in _BUSES:
+        if bus:
+            raise ConfigError(f"{driver} has no bus: remove it", key=f"{key}.bus")
+        return
+    pattern, usual = _BUSES[kind]
+    if not bus:
+        raise ConfigError(f"bus is missing: {driver} is on {usual}", key=key)
+    if re.fullmatch(pattern, bus) is None:
+        named = {"i2c": "an I2C bus", "spi": "an SPI target", "serial": "a serial port"}[kind]
+        reason = f"{bus!r} is not {named}, where {driver} is: write {usual}"
+        raise ConfigError(reason, key=f"{key}.bus")
+
+
 def _settings(key: str, config: DeviceConfig, driver: Driver) -> Any:
     """The driver's own settings, checked by its `Config`."""
     given = dict(config.options)
     info = driver.INFO
+    beside = _BESIDE.get(info.bus, "")
+    if beside in given:
+        reason = f"stands beside driver, not among its options: write address: {given[beside]}"
+        raise ConfigError(reason, key=f"{key}.options.{beside}")
     if info.bus == "i2c":
         address = info.addresses[0] if config.address is None else config.address
         if address not in info.addresses:
             shown = f"{address:#04x}" if isinstance(address, int) else repr(address)
             known = ", ".join(f"{one:#04x}" for one in info.addresses)
-            raise ConfigError(f"{shown} is not an address of {config.driver}: {known}", key=key)
+            reason = f"{shown} is not an address of {config.driver}: {known}"
+            raise ConfigError(reason, key=f"{key}.address")
         given["address"] = address
     elif config.address is not None:
         if info.bus != "w1":
@@ -210,6 +279,25 @@ def _settings(key: str, config: DeviceConfig, driver: Driver) -> Any:
     if info.bus != "serial" and config.baudrate is not None:
         raise ConfigError(f"{config.driver} has no baudrate: remove it", key=f"{key}.baudrate")
     try:
-        return msgspec.convert(given, driver.Config)
-    except msgspec.ValidationError as error:
-        raise ConfigError(str(error), key=f"{key}.options") from None
+        return msgspec.convert(given, driver.Config, str_keys=True)
+    except msgspec.ValidationError:
+        # Said again below, in words; other faults are told when the first one is mended.
+        pass
+    raise _of_option(key, yamlio.faults(given, driver.Config)[0], driver)
+
+
+def _of_option(key: str, fault: Fault, driver: Driver) -> ConfigError:
+    """A fault of a driver's settings, with the key of the configuration that it is about."""
+    beside = _BESIDE.get(driver.INFO.bus, "")
+    options = [name for name in driver.Config.__struct_fields__ if name != beside]
+    named, reason = fault
+    if not named:
+        # A rule of a Struct (`__post_init__`) names the field that it is about, and a colon.
+        head, _, rest = reason.partition(": ")
+        if head in driver.Config.__struct_fields__:
+            named, reason = head, rest
+    if named == beside:
+        return ConfigError(reason, key=f"{key}.address")
+    if reason.startswith(yamlio.UNKNOWN_KEY) and "." not in named:
+        reason = yamlio.unknown_key(named, options)
+    return ConfigError(reason, key=".".join(filter(None, (f"{key}.options", named))))

@@ -18,7 +18,7 @@ from edged.board.deadline import Deadline
 from edged.bus import Direction, Edge, Gpio, Line
 from edged.bus.settings import GpioConfig
 from edged.clock import Clock
-from edged.errors import EdgedError, Fault, InvalidArgumentsError, NoDeviceError
+from edged.errors import BusyError, EdgedError, Fault, InvalidArgumentsError, NoDeviceError
 from edged.units import duration_s
 
 EVENT_S = 0.05
@@ -74,6 +74,10 @@ class GpioLine:
         self._line: Line | None = None
         self._error = ""
         self._lock = asyncio.Lock()
+        """Held for one transfer, never while a pulse lasts: others may switch it off."""
+        self._pulse: asyncio.Event | None = None
+        """Of the pulse that the level belongs to; set, it ends that."""
+        self._stopped = False
         self._edges = self._lost = 0
         self._kept: deque[Edge] = deque(maxlen=KEPT)
         self._untold: list[Edge] = []
@@ -112,7 +116,9 @@ class GpioLine:
             self._looking.cancel()
             await asyncio.wait([self._looking])
         await self._deadline.stop()
+        self._end_pulse()
         async with self._lock:
+            self._stopped, self._pulse = True, None
             line, self._line = self._line, None
             if line is None:
                 return
@@ -133,25 +139,42 @@ class GpioLine:
             return await line.get()
 
     async def set(self, value: bool) -> None:
-        """Drives it; where it has a deadline, that begins anew."""
-        async with self._use() as line:
-            await line.set(value)
-            self._deadline.hold()
+        """Drives it, and ends a pulse; where it has a deadline, that begins anew."""
+        with self._deadline.holding():
+            await self._drive(value)
 
     async def pulse(self, duration_s: float) -> None:
         """Drives it to true for a time, then to false.
 
         A cancelled pulse ends at once, and ends with false too.
+
+        Raises:
+            InvalidArgumentsError: it would go to its safe level before.
+            BusyError: another pulse is under way, or a write ended this one.
         """
-        async with self._use() as line:
-            if duration_s <= PULSE_MAX_S:
-                await line.pulse(duration_s)
-                return
-            await line.set(True)
-            try:
-                await asyncio.sleep(duration_s)
-            finally:
-                await line.set(False)
+        longest = self._deadline.seconds
+        if 0 < longest <= duration_s:
+            reason = f"must be shorter than the deadline of {self.name}, {longest:g} s"
+            raise InvalidArgumentsError([Fault("duration", reason)])
+        if self._pulse is not None:
+            raise BusyError(f"{self.name} gives a pulse already: wait, or end it by a write")
+        pulse = self._pulse = asyncio.Event()
+        # On its own: nothing that befalls the caller keeps it from its end.
+        giving = asyncio.create_task(self._give(pulse, duration_s))
+        # The caller may be gone by then.
+        giving.add_done_callback(lambda given: given.cancelled() or given.exception())
+        try:
+            await asyncio.wait([giving])
+            giving.result()
+        except asyncio.CancelledError:
+            pulse.set()
+            await asyncio.wait([giving])
+            raise
+        finally:
+            # Its error's traceback has this frame: both would keep each other.
+            del giving
+        if pulse.is_set():
+            raise BusyError(f"the pulse of {self.name} was ended by a write")
 
     async def watch(self, count: int, timeout_s: float) -> Sequence[Edge]:
         """The next edges: `count` of them, or fewer when the time is over.
@@ -162,12 +185,12 @@ class GpioLine:
         if self.config.edge == "none":
             reason = f"{self.name} reports no edges: add edge: both to its configuration"
             raise InvalidArgumentsError([Fault("line", reason)])
-        async with self._lock:
-            await self._taken()
         first = self._edges
         arrived = asyncio.Event()
         self._watchers.add(arrived)
         try:
+            async with self._lock:
+                await self._taken()
             async with asyncio.timeout(timeout_s):
                 while self._edges - first < count:
                     arrived.clear()
@@ -178,6 +201,11 @@ class GpioLine:
             self._watchers.discard(arrived)
         came = [edge for edge in self._kept if edge.sequence > first]
         return came[:count]
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether somebody waits for its edges."""
+        return bool(self._watchers)
 
     # Edges --------------------------------------------------------------------------------
 
@@ -213,9 +241,59 @@ class GpioLine:
             facts["lost"] = lost
         self._publish("gpio.edge", facts)
 
+    # Levels -------------------------------------------------------------------------------
+
     async def _to_safe(self) -> None:
+        await self._drive(self.config.safe == "on")
+
+    async def _drive(self, value: bool) -> None:
+        self._end_pulse()
         async with self._use() as line:
-            await line.set(self.config.safe == "on")
+            await line.set(value)
+            # Until here the pulse would still have left it off.
+            self._pulse = None
+
+    def _end_pulse(self) -> None:
+        if self._pulse is not None:
+            self._pulse.set()
+
+    async def _give(self, pulse: asyncio.Event, duration_s: float) -> None:
+        try:
+            with self._deadline.holding():
+                if duration_s <= PULSE_MAX_S:
+                    async with self._use() as line:
+                        if not pulse.is_set():
+                            await line.pulse(duration_s)
+                else:
+                    await self._give_long(pulse, duration_s)
+        finally:
+            if self._pulse is pulse:
+                self._pulse = None
+
+    async def _give_long(self, pulse: asyncio.Event, duration_s: float) -> None:
+        begun = False
+        try:
+            async with self._use() as line:
+                # It may have been ended while it waited.
+                begun = not pulse.is_set()
+                if begun:
+                    await line.set(True)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(duration_s):
+                    await pulse.wait()
+        finally:
+            if begun and self._pulse is pulse:
+                await self._fall(pulse)
+
+    async def _fall(self, pulse: asyncio.Event) -> None:
+        try:
+            async with self._use() as line:
+                # A write that came first has decided.
+                if self._pulse is pulse:
+                    await line.set(False)
+        except EdgedError as error:
+            log.error(f"gpio {self.name} may still be on: {error}")
+            raise
 
     # The line -----------------------------------------------------------------------------
 
@@ -238,6 +316,8 @@ class GpioLine:
                 raise
 
     async def _taken(self) -> Line:
+        if self._stopped:
+            raise NoDeviceError(f"gpio {self.name} was given back")
         if self._line is None:
             self._line = await self._request()
         return self._line

@@ -20,8 +20,9 @@ from edged.bus import Buses
 from edged.bus.settings import ChannelConfig, SensorConfig
 from edged.clock import Clock
 from edged.drivers import Channel, Device, Sample, Sleep
-from edged.errors import EdgedError, NoDeviceError
-from edged.units import Quality, Reading
+from edged.errors import ConfigError, EdgedError, NoDeviceError
+from edged.units import Quality, Reading, amount
+from edged.yamlio import unknown_key
 
 State = Literal["unknown", "absent", "warming", "ready", "degraded", "lost"]
 
@@ -88,6 +89,7 @@ class Sensor:
         self._clock, self._sleep, self._claims, self._publish = clock, sleep, claims, publish
         self.channels = tuple(self._converted(channel) for channel in self.slot.channels)
         self._conversions: dict[str, Conversion] = {}
+        self._check_channels()
         self.calibrate({})
         self.on_readings: Callable[[tuple[Reading, ...]], None] | None = None
         self._state: State = "unknown"
@@ -101,6 +103,14 @@ class Sensor:
         self._waiting = 0
         self._tasks: set[asyncio.Task[Any]] = set()
         self._wake = asyncio.Event()
+
+    def _check_channels(self) -> None:
+        """Refuse settings of a channel that is not there: its alarm would never ring."""
+        known = [channel.name for channel in self.slot.channels]
+        for name in self.config.channels:
+            if name not in known:
+                key = f"board.sensors.{self.name}.channels.{name}"
+                raise ConfigError(unknown_key(name, known), key=key)
 
     def _converted(self, channel: Channel) -> Channel:
         unit = self._channel_config(channel.name).unit
@@ -357,11 +367,12 @@ class Sensor:
             "unit": reading.unit,
         }
         self._publish("sensor.alarm", facts)
-        what = f"{self.name} {reading.channel} {reading.value:g} {reading.unit}"
+        what = f"{self.name} {reading.channel} {amount(reading.value, reading.unit)}"
         if change.state == "ok":
             log.info(f"alarm over: {what}")
         else:
-            log.warning(f"alarm: {what} is {change.state} {change.limit:g}")
+            limit = amount(change.limit, reading.unit)
+            log.warning(f"alarm: {what} is {change.state} {limit}")
 
     # State --------------------------------------------------------------------------------
 

@@ -371,6 +371,17 @@ class Gpio(Protocol):
             BusyError: taken; the message names its consumer.
         """
 
+    async def canonical(self, line: str) -> str:
+        """The one name of a line that has several: chip and offset; nothing is taken.
+
+        Args:
+            line: as for `request`.
+
+        Raises:
+            NoDeviceError: no such line, or several of that name.
+            BusError: not found, and a chip may not be opened.
+        """
+
     async def lines(self) -> Sequence[LineState]:
         """All lines of all chips, by chip and offset."""
 

@@ -29,8 +29,11 @@ HEADER: dict[int, int | str] = {
 """Header pin to the BCM number of its line, or to what else it carries."""
 
 _PIN_OF = {bcm: pin for pin, bcm in HEADER.items() if isinstance(bcm, int)}
-_PIN = re.compile(r"(?:pin|board)\s*(\d{1,3})", re.IGNORECASE)
-_BCM = re.compile(r"GPIO(\d{1,2})")
+_PIN = re.compile(r"(?:pin|board)\s*([0-9]{1,3})", re.IGNORECASE)
+_BCM = re.compile(r"GPIO([0-9]{1,2})")
+_OFFSET = re.compile(r"[0-9]+")
+_LONGEST = 64
+"""Characters of a line, or of chip and offset: the kernel keeps 31 of any name."""
 
 
 class Found(NamedTuple):
@@ -58,6 +61,9 @@ def find(line: str, chips: Sequence[Chip]) -> Found:
     Raises:
         NoDeviceError: none, or several of that name; the message names them all.
     """
+    if len(line) > _LONGEST:
+        # To look for what is near it would take memory by the length of it.
+        raise NoDeviceError(f"no GPIO line {line[:_LONGEST]!r}…: {_there(chips)}")
     if found := _by_name(line, chips):
         return found
     if pin := _PIN.fullmatch(line):
@@ -67,7 +73,7 @@ def find(line: str, chips: Sequence[Chip]) -> Found:
         # Device trees of other kernels call it by its function: SDA1, TXD1.
         return _found(header, int(bcm[1]), line)
     chip, slash, offset = line.rpartition("/")
-    if slash and offset.isdecimal():
+    if slash and _OFFSET.fullmatch(offset):
         return _by_offset(chip, int(offset), chips)
     raise NoDeviceError(f"no GPIO line {line!r}: {_hint(line, chips)}")
 
@@ -135,11 +141,15 @@ def _header(chips: Sequence[Chip]) -> Chip | None:
 def _hint(line: str, chips: Sequence[Chip]) -> str:
     if not chips:
         return "this machine shows no GPIO chip"
-    if line.isdecimal() and _header(chips):
+    if _OFFSET.fullmatch(line) and _header(chips):
         return _numbers(int(line))
     names = sorted({entry.name for chip in chips for entry in chip.lines if entry.name})
-    if near := get_close_matches(line, names, 3, 0.5):
+    if near := get_close_matches(line.upper(), names, 3, 0.5):
         return f"did you mean {' or '.join(near)}?"
+    return _there(chips)
+
+
+def _there(chips: Sequence[Chip]) -> str:
     there = ", ".join(f"{chip.label} ({chip.name}, {len(chip.lines)} lines)" for chip in chips)
     return f"write its name, or chip and offset; there is {there}"
 

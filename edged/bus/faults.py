@@ -8,6 +8,7 @@ Source: `Documentation/i2c/fault-codes.rst` of the kernel, and what adapters do 
 from __future__ import annotations
 
 import errno
+import os
 import re
 
 from edged.errors import BusError, BusyError, EdgedError, NoDeviceError
@@ -105,7 +106,7 @@ def i2c_error(number: int, bus: str, address: int) -> EdgedError:
         )
     if number == errno.EBUSY:
         return BusyError(f"{bus}, address {address:#04x}: a driver of the kernel owns it")
-    reason = _I2C.get(number, "the transfer failed")
+    reason = _I2C.get(number, _unknown(number))
     return BusError(number, f"{bus}, address {address:#04x}: {reason}")
 
 
@@ -119,7 +120,7 @@ def silent_error(bus: str, address: int) -> NoDeviceError:
 
 def spi_error(number: int, device: str) -> BusError:
     """The error of a failed SPI transfer on `spi0.0`."""
-    return BusError(number, f"{device}: {_SPI.get(number, 'the transfer failed')}")
+    return BusError(number, f"{device}: {_SPI.get(number, _unknown(number))}")
 
 
 def gpio_error(number: int, line: str) -> EdgedError:
@@ -135,7 +136,7 @@ def gpio_error(number: int, line: str) -> EdgedError:
         return NoDeviceError(
             f"line {line}: its chip does not answer: check the chip's wiring and supply"
         )
-    return BusError(number, f"line {line}: {_GPIO.get(number, 'the kernel could not do it')}")
+    return BusError(number, f"line {line}: {_GPIO.get(number, _unknown(number))}")
 
 
 def gpio_busy(line: str, consumer: str) -> BusyError:
@@ -179,7 +180,7 @@ def open_error(number: int, kind: str, path: str) -> EdgedError:
         )
     if number in {errno.EBUSY, errno.EAGAIN}:
         return BusyError(f"{path} is in use by another program")
-    return BusError(number, f"{path} cannot be opened")
+    return BusError(number, f"{path} cannot be opened: {os.strerror(number)}")
 
 
 def file_error(number: int, path: str, kind: str = "") -> EdgedError:
@@ -209,7 +210,11 @@ def file_error(number: int, path: str, kind: str = "") -> EdgedError:
             f"edged may not open {path}: it is for root alone, until a "
             "udev rule gives it to edged's group",
         )
-    return BusError(number, f"{path}: {_FILE.get(number, 'the kernel could not do it')}")
+    return BusError(number, f"{path}: {_FILE.get(number, _unknown(number))}")
+
+
+def _unknown(number: int) -> str:
+    return f"the kernel could not do it: {os.strerror(number)}"
 
 
 def remedy(kind: str) -> str:

@@ -82,6 +82,11 @@ class KernelGpio:
             self._look()
         return taken
 
+    async def canonical(self, line: str) -> str:
+        """The one name of a line: `gpiochip0/17`, as long as that chip is plugged in."""
+        found = await self._search.run(self._chips.locate, line)
+        return f"{found.chip.name}/{found.offset}"
+
     async def lines(self) -> Sequence[LineState]:
         """All lines of all chips, by chip and offset.
 

@@ -67,9 +67,12 @@ class KernelBuses:
     def i2c(self, name: str) -> I2c:
         """A bus by name, also behind a multiplexer."""
         name = name.removeprefix("/dev/")
-        bus, *behind = name.split("/")
-        if behind:
-            return self._behind(name, bus, behind)
+        if "/" in name:
+            from edged.bus.mux import channel
+
+            # By its own name, of which there is one however it was written.
+            made = channel(name, self.i2c)
+            return self._muxed.setdefault(made.name, made)
         found = self._i2c.get(name)
         if found is None:
             from edged.bus import i2c
@@ -87,19 +90,6 @@ class KernelBuses:
                 int(number), dev=self._dev, sysfs=self._sysfs, clock=self._clock
             )
         return found
-
-    def _behind(self, name: str, bus: str, behind: list[str]) -> I2c:
-        if name not in self._muxed:
-            from edged.bus.mux import MuxI2c
-
-            try:
-                address, channel = (int(part, 0) for part in behind)
-            except ValueError:
-                raise NoDeviceError(
-                    f"no I2C bus {name!r}: write a multiplexer's channel as i2c-1/0x70/3"
-                ) from None
-            self._muxed[name] = MuxI2c(self.i2c(bus), address, channel)
-        return self._muxed[name]
 
     def spi(self, name: str) -> Spi:
         """A target by name."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 
 from edged.bus import I2c, I2cTransfers
@@ -20,6 +20,7 @@ from edged.bus._i2cdev import is_spoilt_by_quick
 from edged.bus.faults import i2c_error
 from edged.errors import BusError, EdgedError, Fault, InvalidArgumentsError, NoDeviceError
 
+ADDRESSES = range(0x70, 0x78)
 CHANNELS = 8
 
 
@@ -32,11 +33,14 @@ class MuxI2c:
         channel: 0 to 7.
 
     Raises:
-        NoDeviceError: there is no such channel.
+        NoDeviceError: there is no such channel, or no multiplexer is at such an address.
     """
 
     def __init__(self, parent: I2c, address: int, channel: int) -> None:
         self.name = f"{parent.name}/{address:#04x}/{channel}"
+        if address not in ADDRESSES:
+            # Anything else would take the selection for data.
+            raise NoDeviceError(f"no bus {self.name}: a multiplexer is at 0x70 to 0x77")
         if not 0 <= channel < CHANNELS:
             raise NoDeviceError(f"no bus {self.name}: a multiplexer has channels 0 to 7")
         self._parent, self._address, self._channel = parent, address, channel
@@ -95,6 +99,26 @@ class MuxI2c:
                 await _to_the_end(_switch(parent, self._address, 0))
             raise
         await _to_the_end(_switch(parent, self._address, 0))
+
+
+def channel(name: str, trunk: Callable[[str], I2c]) -> MuxI2c:
+    """The bus that a name such as `i2c-1/0x70/3` means.
+
+    Args:
+        name: bus, address and channel; the numbers in any way of writing.
+        trunk: the bus before the multiplexer, by its name.
+
+    Raises:
+        NoDeviceError: no such bus.
+    """
+    bus, *behind = name.split("/")
+    try:
+        address, number = (int(part, 0) for part in behind)
+    except ValueError:
+        raise NoDeviceError(
+            f"no I2C bus {name[:40]!r}: write a multiplexer's channel as i2c-1/0x70/3"
+        ) from None
+    return MuxI2c(trunk(bus), address, number)
 
 
 class _HeldChannel:

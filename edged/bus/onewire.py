@@ -14,7 +14,7 @@ import re
 from collections.abc import Sequence
 
 from edged.bus._worker import Worker
-from edged.bus.faults import file_error
+from edged.bus.faults import file_error, remedy
 from edged.bus.sysfs import names, read_text, write_text
 from edged.errors import Fault, InvalidArgumentsError, NoDeviceError
 
@@ -88,5 +88,13 @@ def _master(directory: str, device: str) -> str:
     """The master's name: its directory holds the device's, to which the listed one links."""
     there = _devices(directory)
     if device not in there:
-        raise NoDeviceError(f"no 1-wire device {device}: there is {', '.join(there) or 'none'}")
+        raise NoDeviceError(f"no 1-wire device {device}: {_told(directory, there)}")
     return os.path.basename(os.path.dirname(os.path.realpath(os.path.join(directory, device))))
+
+
+def _told(directory: str, there: Sequence[str]) -> str:
+    if there:
+        return f"there is {', '.join(there)}"
+    if names(directory):
+        return "there is none: check power, data line and the pull-up of 4.7 kOhm on it"
+    return f"there is no bus: {remedy('w1')}"

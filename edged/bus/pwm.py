@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
 from edged.bus._worker import Worker
-from edged.bus.faults import file_error
+from edged.bus.faults import file_error, remedy
 from edged.bus.sysfs import names, read_text, write_text
 from edged.errors import BusError, BusyError, Fault, InvalidArgumentsError, NoDeviceError
 
@@ -226,8 +226,11 @@ def _find(chips: Sequence[Chip], channel: str) -> tuple[Chip, int]:
             f"{chip.name}/0 to {chip.channels - 1} ({os.path.basename(chip.device)})"
             for chip in chips
         )
-        none = "none: switch it on with dtoverlay=pwm-2chan in /boot/firmware/config.txt"
-        raise NoDeviceError(f"no PWM channel {channel!r}, or two: there is {there or none}")
+        if len(found) > 1:
+            which = " or ".join(chip.name for chip in found)
+            raise NoDeviceError(f"PWM channel {channel!r} is of several chips: name {which}")
+        none = f"none: {remedy('pwm')}"
+        raise NoDeviceError(f"no PWM channel {channel!r}: there is {there or none}")
     return found[0], int(number)
 
 

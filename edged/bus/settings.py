@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 from typing import Annotated, Any, Literal
 
@@ -104,7 +105,7 @@ class DeviceConfig(Part, frozen=True):
     """
 
     driver: str
-    bus: str = ""
+    bus: Annotated[str, Meta(examples=["i2c-1"])] = ""
     address: int | str | None = None
     baudrate: Annotated[int, Meta(ge=1)] | None = None
     options: dict[str, Any] = {}
@@ -213,7 +214,7 @@ class GpioConfig(Part, frozen=True):
             (dead man's handle); 0 is never.
     """
 
-    line: str
+    line: Annotated[str, Meta(examples=["GPIO17"])]
     direction: Direction
     active_low: bool = False
     safe: Literal["off", "on"] | None = None
@@ -243,6 +244,13 @@ class GpioConfig(Part, frozen=True):
         )
 
 
+_PLACE = (
+    r"i2c-\d+(/0x[0-7][0-9a-f](/[0-7]/0x[0-7][0-9a-f])*)?|spi\d+(\.\d+)?|tty\w+|/dev/[\w./:+-]+"
+    r"|usb:[\w:.-]+|[A-Z][A-Z0-9_]*\d*|[\w.:-]+/\d+"
+)
+"""What `allow` may name, as tools name it."""
+
+
 class BoardConfig(Part, frozen=True):
     """`board:` of edged.yaml, whole.
 
@@ -264,6 +272,10 @@ class BoardConfig(Part, frozen=True):
     history: HistoryConfig = HistoryConfig()
 
     def __post_init__(self) -> None:
+        for place in self.allow:
+            if re.fullmatch(_PLACE, place) is None:
+                known = "i2c-1, i2c-1/0x3c, spi0.0, ttyUSB0, GPIO22 or pwmchip0/0"
+                raise ValueError(f"allow: {place!r} is no place of a board: write {known}")
         for kind in ("sensors", "actuators", "gpio"):
             for name in getattr(self, kind):
                 if not _is_name(name):
@@ -286,7 +298,22 @@ def bus_name(bus: str) -> str:
     name = bus.removeprefix("/dev/")
     if name.startswith("spidev"):
         return "spi" + name.removeprefix("spidev")
-    return name if name.startswith("i2c-") else bus
+    if not name.startswith("i2c-"):
+        return bus
+    bus, *behind = name.split("/")
+    # A multiplexer's address and channel are written in many ways, and compared as text.
+    numbers = [_whole(part) for part in behind]
+    if None in numbers:
+        return name
+    shown = (f"{n}" if at % 2 else f"{n:#04x}" for at, n in enumerate(numbers))
+    return "/".join([bus, *shown])
+
+
+def _whole(text: str) -> int | None:
+    try:
+        return int(text, 0)
+    except ValueError:
+        return None
 
 
 def _number(address: int | str | None) -> int | str | None:

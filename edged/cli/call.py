@@ -137,17 +137,23 @@ def _typed(client: Client, name: str, pairs: dict[str, str]) -> dict[str, Any]:
     except (EdgedError, KeyError):
         # The call itself says what is wrong.
         return pairs
-    return {key: _structured(properties.get(key, {}), value) for key, value in pairs.items()}
+    return {key: _structured(key, properties.get(key, {}), one) for key, one in pairs.items()}
 
 
-def _structured(schema: dict[str, Any], value: str) -> Any:
+def _structured(key: str, schema: dict[str, Any], value: str) -> Any:
+    """A list or an object where the input may be one and the value begins like one.
+
+    Raises:
+        UsageError: it begins so and is none. As text a chip might be sent the brackets.
+    """
     kinds = {one.get("type") for one in (schema, *schema.get("anyOf", ()))}
-    if "string" in kinds or not kinds & {"array", "object"}:
+    if value.lstrip()[:1] not in ("[", "{") or not kinds & {"array", "object"}:
         return value
     try:
         return msgspec.json.decode(value)
-    except msgspec.DecodeError:
-        return value
+    except msgspec.DecodeError as error:
+        text = "; text that begins so goes with --args" if "string" in kinds else ""
+        raise UsageError(f"{key}: begins like JSON and is none: {error}{text}") from None
 
 
 class _Updates:

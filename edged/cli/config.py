@@ -17,7 +17,7 @@ from edged.results import MASK, mask
 from edged.settings import Loaded
 from edged.yamlio import dotted
 
-EXAMPLE = "edged config --explain"
+EXAMPLE = "edged config --explain\nedged config --driver bme280"
 
 SWITCHES = os.path.join("state", "tool-switches.json")
 """Below the data directory: what an owner switched (`edged tools --enable`)."""
@@ -41,14 +41,23 @@ def options(parser: Parser) -> None:
     parser.add_argument("--explain", action="store_true", help="say where each value comes from")
     parser.add_argument("--config", metavar="FILE", help="configuration (EDGED_CONFIG)")
     parser.add_argument("--data", metavar="DIR", help="data directory (DATA_PATH)")
+    parser.add_argument(
+        "--driver", metavar="NAME", nargs="?", const="", help="what a driver takes; all: no NAME"
+    )
     add_json(parser)
 
 
 def run(args: Any) -> int:
     """Run the verb; returns the exit code."""
+    if args.driver is not None:
+        _print_driver(args.driver, as_json=args.json)
+        return 0
+    from edged.doctor.board import check as check_board
+
     explicit = args.config is not None or "EDGED_CONFIG" in os.environ
     loaded = settings.load(args.config or paths.config_file(), explicit=explicit)
     _check_addresses(loaded)
+    check_board(loaded)
     data = args.data or paths.data_directory()
     values = list(explained(loaded, os.path.join(data, SWITCHES)))
     if args.json:
@@ -74,6 +83,27 @@ def _check_addresses(loaded: Loaded) -> None:
             parse(address)
         except ConfigError as error:
             raise loaded.located(error) from None
+
+
+def _print_driver(name: str, *, as_json: bool) -> None:
+    """One driver, or the list of all.
+
+    Raises:
+        ConfigError: none of that name.
+    """
+    from edged.cli import drivers
+
+    if name and as_json:
+        show.json(drivers.told(name))
+    elif name:
+        drivers.print_one(name)
+    elif as_json:
+        rows = [
+            dict(zip(("driver", "bus", "title"), row, strict=True)) for row in drivers.listed()
+        ]
+        show.json({"drivers": rows})
+    else:
+        show.table(("DRIVER", "BUS", "TITLE"), drivers.listed())
 
 
 def explained(loaded: Loaded, switches: str) -> Iterator[Value]:

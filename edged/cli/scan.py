@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from edged.board.scan import BusScan, Found, Scan, scan_board, yaml_lines
+from edged.bus.faults import remedy
 from edged.bus.kernel import KernelBuses
 from edged.cli import show
 from edged.cli.parser import Parser, add_connection, add_json, connect
@@ -67,6 +68,8 @@ def _lines(found: Scan) -> list[str]:
         lines += [show.paint(kind, "bold"), *_wrapped(problem)]
     if not lines:
         return ["no buses here: `edged doctor` says how to switch them on"]
+    if not found.i2c:
+        lines = [show.paint("I2C", "bold"), *_wrapped(f"no bus: {remedy('i2c')}"), *lines]
     paste = yaml_lines(found)
     return [*lines, "", "# lines for edged.yaml", *paste] if paste else lines
 

@@ -9,7 +9,7 @@ from typing import Any
 from edged.cli import show
 from edged.cli.parser import Parser, add_connection, add_json, connect
 from edged.client import Client
-from edged.units import UNITS
+from edged.units import amount
 
 EXAMPLE = "edged sensors --watch"
 
@@ -81,10 +81,7 @@ def _rows(sensor: dict[str, Any]) -> list[tuple[str, ...]]:
 
 
 def _value(reading: dict[str, Any]) -> str:
-    if reading["value"] is None:
-        return "-"
-    unit = UNITS[reading["unit"]]
-    return f"{reading['value'] * unit.factor:z.{unit.digits}f} {unit.symbol}".rstrip()
+    return "-" if reading["value"] is None else amount(reading["value"], reading["unit"])
 
 
 def _quality(state: str, reading: dict[str, Any], alarms: dict[str, str]) -> str:

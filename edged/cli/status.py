@@ -20,6 +20,9 @@ WAIT_S = 60.0
 _RETRY_S = 0.1
 _MIB = 1 << 20
 _LOST = "the audit trail has gaps: edged doctor says why"
+_WELL = frozenset({"ok", "unknown", "warming", "ready"})
+"""States of sensors, lines and actuators that are no problem."""
+
 _STATES = ("enabled", "disabled", "blocked", "overridden")
 
 
@@ -88,9 +91,24 @@ def rows(found: dict[str, Any], note: str) -> Iterator[tuple[str, str]]:
     shown = {**found, "user": f"{found['user']}, {found['role']}"}
     del shown["role"]
     lost = [_LOST] if found["audit_lost"] else []
-    shown["problems"] = [*found["problems"], *lost, *([note] if note else [])]
+    shown["board"], board = _board(found["board"])
+    shown["problems"] = [*found["problems"], *board, *lost, *([note] if note else [])]
     for key, value in shown.items():
         yield from _ROWS[key](value) if key in _ROWS else [(key.replace("_", " "), _text(value))]
+
+
+def _board(found: dict[str, dict[str, str]]) -> tuple[dict[str, dict[str, str]], list[str]]:
+    """The parts of the board, and the problems among them, which are told once."""
+    problems = []
+    parts: dict[str, dict[str, str]] = {}
+    for part, states in found.items():
+        if part == "alarms":
+            problems += [f"alarm: {channel} is {state}" for channel, state in states.items()]
+            continue
+        troubled = {name: state for name, state in states.items() if state not in _WELL}
+        problems += [f"{part.removesuffix('s')} {name}: {troubled[name]}" for name in troubled]
+        parts[part] = {**states, **dict.fromkeys(troubled, "see problems")}
+    return parts, problems
 
 
 def _lost(count: int) -> str:

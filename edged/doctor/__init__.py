@@ -185,6 +185,7 @@ def configuration(places: Places) -> tuple[Loaded | None, Finding]:
         loaded = settings.load(places.config, explicit=places.explicit)
         for address in loaded.config.http.listen:
             _check(address, loaded)
+        board.check(loaded)
     except ConfigError as error:
         # What is in no line says itself what to do.
         has_line = error.line or error.faults

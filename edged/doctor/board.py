@@ -47,11 +47,26 @@ STRETCH_BUG = ("Raspberry Pi",)
 STRETCH_FINE = ("Raspberry Pi 5", "Raspberry Pi Compute Module 5")
 
 
+def check(loaded: Loaded) -> None:
+    """Refuse a board that the daemon would refuse.
+
+    Raises:
+        ConfigError: with its line.
+    """
+    config, clock = loaded.config.board, SystemClock()
+    if not (config.sensors or config.actuators or config.gpio):
+        return
+    try:
+        Board(config, KernelBuses(clock), clock)
+    except ConfigError as error:
+        raise loaded.located(error) from None
+
+
 def examine(loaded: Loaded, dev: str, sysfs: str, proc: str) -> Iterator[Finding]:
     """All findings about `board:` of the configuration.
 
     Args:
-        loaded: the configuration.
+        loaded: the configuration; see `check`.
         dev: where device nodes are.
         sysfs: where sysfs is mounted.
         proc: where the device tree's model is found.
@@ -63,11 +78,6 @@ def examine(loaded: Loaded, dev: str, sysfs: str, proc: str) -> Iterator[Finding
         there = sorted(buses.present())
         text = f"nothing is configured; there is {', '.join(there) or 'no bus'}"
         yield Finding("board", "note", text, "see what is wired: edged scan" if there else "")
-        return
-    try:
-        Board(config, buses, SystemClock())
-    except ConfigError as error:
-        yield Finding("board", "fault", str(loaded.located(error)), "mend the line")
         return
     found = [one for name, device in devices.items() for one in _device(name, device, dev, sysfs)]
     if config.gpio and "gpio" not in buses.present():

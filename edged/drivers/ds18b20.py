@@ -50,7 +50,13 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             0.75 s. None leaves the chip as it is. Setting it needs root's rights.
     """
 
-    id: Annotated[str, msgspec.Meta(pattern="^(28|22|10)-[0-9a-f]{12}$")] | None = None
+    id: (
+        Annotated[
+            str,
+            msgspec.Meta(pattern="^(28|22|10)-[0-9a-f]{12}$", examples=["28-0316a2795bff"]),
+        ]
+        | None
+    ) = None
     resolution: Literal[9, 10, 11, 12] | None = None
 
 

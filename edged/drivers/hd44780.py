@@ -36,7 +36,10 @@ _CHUNK = 32
 class Text(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What `text` takes."""
 
-    text: Annotated[str, Meta(description="the whole display, its lines parted by newlines")]
+    text: Annotated[
+        str,
+        Meta(max_length=1_000, description="the whole display, its lines parted by newlines"),
+    ]
 
 
 class Backlight(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

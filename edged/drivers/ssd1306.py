@@ -45,7 +45,10 @@ _SCALED_DOWN_FROM = 4
 class Text(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What `text` takes."""
 
-    text: Annotated[str, Meta(description="the whole display, its lines parted by newlines")]
+    text: Annotated[
+        str,
+        Meta(max_length=1_000, description="the whole display, its lines parted by newlines"),
+    ]
 
 
 class Image(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -178,7 +181,7 @@ def png_picture(png: bytes, height: int) -> Picture:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            with pil.image.open(io.BytesIO(png), formats=["PNG"]) as found:
+            with pil.image.open(io.BytesIO(_bare(png)), formats=["PNG"]) as found:
                 if found.size != size:
                     raise ValueError("a second head says otherwise")
                 picture = found.convert("RGBA")
@@ -206,6 +209,22 @@ def _size(png: bytes, widest: int, highest: int) -> tuple[int, int]:
         reason = f"is {width} x {height} pixels: {widest} x {highest} at most"
         raise InvalidArgumentsError([Fault("png", reason)])
     return width, height
+
+
+def _bare(png: bytes) -> bytes:
+    """The file without what only tells about the picture, which may unpack to many megabytes.
+
+    Source: RFC 2083, 3.2 (length, type, data, CRC), 3.3 (a type that begins with a capital
+    letter is needed to show it), 4.2.9 (`tRNS`: transparency).
+    """
+    kept, at = [png[:8]], 8
+    while at < len(png):
+        (length,) = struct.unpack(">I", png[at : at + 4].rjust(4, b"\0"))
+        kind, end = png[at + 4 : at + 8], at + 12 + length
+        if kind[:1].isupper() or kind == b"tRNS":
+            kept.append(png[at:end])
+        at = end
+    return b"".join(kept)
 
 
 class _Pillow(NamedTuple):

@@ -363,9 +363,10 @@ class Instance:
 
     def _on_info(self) -> None:
         """Put the first process, blocked until then, under the limits and let it go."""
-        self._info += os.read(self._fds["info"], 4096)
+        data = os.read(self._fds["info"], 4096)
+        self._info += data
         if not self._info.rstrip().endswith(b"}"):
-            if not self._info:
+            if not data:
                 self._drop("info")  # bubblewrap has failed; its exit says so
             return
         self._drop("info")
@@ -383,7 +384,9 @@ class Instance:
             self.end("sandbox-failed")
             return
         _prefer_for_oom(self.pid)
-        os.write(self._fds["block"], b"1")
+        # Killed meanwhile: nobody waits to be let go, and its exit ends this.
+        with contextlib.suppress(BrokenPipeError):
+            os.write(self._fds["block"], b"1")
         self._drop("block")
 
     def _on_stdout(self) -> None:

@@ -10,7 +10,12 @@ from msgspec import Meta
 
 from edged.errors import Fault, InvalidArgumentsError
 
+INPUTS_MAX = 256 << 10
+"""Bytes of one call's inputs: ten times the longest transfer written as numbers."""
+
 BYTES_MAX = 8_192
+_HEX_MAX = 8 * BYTES_MAX
+"""Characters of hex: `0xff, ` a byte at the longest, and some room."""
 
 Byte = Annotated[int, Meta(ge=0, le=255)]
 
@@ -55,6 +60,8 @@ def data_bytes(data: list[int] | str | Written | None, field: str = "data") -> b
 
 
 def _hex(text: str, field: str) -> bytes:
+    if len(text) > _HEX_MAX:
+        raise InvalidArgumentsError([Fault(field, f"is over {BYTES_MAX} bytes")])
     parts = [part.lower().removeprefix("0x") for part in re.split(r"[\s,:]+", text.strip())]
     if not all(re.fullmatch("([0-9a-f]{2})+", part) for part in parts):
         reason = (

@@ -32,6 +32,8 @@ class Actuator(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     "actuator",
     label="Actuators",
     category="hardware",
+    # A picture for a display is the largest.
+    arguments_max=2 << 20,
     hints=ACTS,
     aliases={"name": "actuator", "params": "arguments"},
 )
@@ -42,10 +44,9 @@ async def actuator(params: Actuator, ctx: Context) -> Result:
     if action == "list":
         return _listing(board.actuators)
     if params.actuator is None:
-        known = ", ".join(info.name for info in board.actuators) or "none is configured"
-        raise InvalidArgumentsError(
-            [Fault("actuator", f"is required; there is {known}")], "actuator"
-        )
+        names = ", ".join(info.name for info in board.actuators)
+        there = f"there is {names}" if names else "none is configured"
+        raise InvalidArgumentsError([Fault("actuator", f"is required; {there}")], "actuator")
     if action == "describe":
         return _described(board, params.actuator)
     if action == "read":
@@ -85,8 +86,8 @@ def _described(board: Board, name: str) -> Result:
     known = {info.name: info for info in board.actuators}
     info = known.get(name)
     if info is None:
-        there = ", ".join(known) or "none is configured"
-        raise InvalidArgumentsError([Fault("actuator", f"{name!r}: there is {there}")], "actuator")
+        there = f"there is {', '.join(known)}" if known else "none is configured"
+        raise InvalidArgumentsError([Fault("actuator", f"no {name!r}: {there}")], "actuator")
     lines = [f"{info.name}: {info.driver}"]
     for command in info.commands:
         fields = command["arguments"].get("properties", {})

@@ -9,9 +9,11 @@ from msgspec import Meta
 
 from edged import results
 from edged.board import Board
+from edged.bus.faults import remedy
 from edged.errors import EdgedError, Fault, InvalidArgumentsError
 from edged.results import Result
 from edged.tool import ACTS, Context, tool
+from edged.tools._forms import INPUTS_MAX
 
 SERVO_PERIOD_NS = 20_000_000
 """Hobby servos expect a pulse every 20 ms."""
@@ -61,6 +63,7 @@ class Gpio(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     "gpio",
     label="GPIO lines",
     category="hardware",
+    arguments_max=INPUTS_MAX,
     hints=ACTS,
     aliases={"name": "line", "state": "value", "level": "value", "pin": "line"},
     timeout_s=310.0,
@@ -167,6 +170,8 @@ async def _listing(board: Board, params: Gpio) -> Result:
 async def _add_chips(board: Board, lines: list[str], value: dict[str, Any]) -> None:
     """The lines of all chips and the PWM channels, as the kernel tells of them."""
     states = await board.buses.gpio.lines()
+    if not states:
+        lines.append(f"No GPIO chip is here: {remedy('gpio')}.")
     for state in states:
         used = f", used by {state.consumer or 'the kernel'}" if state.used else ""
         name = state.name or f"{state.chip}/{state.offset}"

@@ -14,7 +14,12 @@ from edged.bus import I2c as Bus
 from edged.errors import Fault, InvalidArgumentsError, NoDeviceError
 from edged.results import Result
 from edged.tool import Context, Hints, tool
-from edged.tools._forms import BYTES_MAX, Data, data_bytes, number, shown
+from edged.tools._forms import BYTES_MAX, INPUTS_MAX, Data, data_bytes, number, shown
+from edged.tools._turns import turn
+
+TAKES_DATA = frozenset((*range(0x20, 0x28), *range(0x38, 0x40), 0x5C, *range(0x70, 0x76)))
+"""Where chips without registers usually are: expanders (PCF8574), displays, light sensors,
+multiplexers. A read of a register would write its number to their outputs."""
 
 ADDRESS_LOW, ADDRESS_HIGH = 0x03, 0x77
 """7-bit addresses outside are reserved (UM10204, section 3.1.12)."""
@@ -50,6 +55,7 @@ class I2c(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     "i2c",
     label="I2C",
     category="hardware",
+    arguments_max=INPUTS_MAX,
     hints=Hints(read_only=False, destructive=True, idempotent=False, open_world=False),
     aliases={"count": "length", "device": "bus", "reg": "register"},
 )
@@ -60,20 +66,32 @@ async def i2c(params: I2c, ctx: Context) -> Result:
     if action == "detect":
         return _buses(board)
     bus = _bus(board, params.bus)
+    _check_channel(board, bus, params)
     if action == "scan":
-        return _scanned(await scan_i2c(bus, ctx.services.clock))
+        async with turn(board, bus.name, ctx.caller.who):
+            return _scanned(await scan_i2c(bus, ctx.services.clock))
     if params.address is None:
         raise InvalidArgumentsError([Fault("address", "is required: 72 or 0x48")], "i2c")
     address = number(params.address, "address", ADDRESS_LOW, ADDRESS_HIGH)
-    if action == "write":
-        return await _write(board, bus, address, params)
-    return await _read(board, bus, address, params, action)
+    async with turn(board, bus.name, ctx.caller.who):
+        if action == "write":
+            return await _write(board, bus, address, params)
+        owner = ctx.caller.is_owner
+        return await _read(board, bus, address, params, action, owner=owner)
 
 
 def _action(params: I2c) -> str:
     if params.bus is None and params.address is None:
         return "detect"
     return "read" if params.data is None else "write"
+
+
+def _check_channel(board: Board, bus: Bus, params: I2c) -> None:
+    """To switch a multiplexer is a write to it, but for channels that the owner named."""
+    before, _, _channel = bus.name.rpartition("/")
+    if before and not board.names_bus(bus.name):
+        root, _, mux = before.rpartition("/")
+        board.check_write(f"{root}/{mux}", params.confirm)
 
 
 def _bus(board: Board, given: str | int | None) -> Bus:
@@ -110,15 +128,21 @@ def _scanned(scan: BusScan) -> Result:
     return results.text("\n".join(lines), structured=value)
 
 
-async def _read(board: Board, bus: Bus, address: int, params: I2c, action: str) -> Result:
+async def _read(
+    board: Board, bus: Bus, address: int, params: I2c, action: str, *, owner: bool
+) -> Result:
     place = f"{bus.name}/{address:#04x}"
     write = _register(params)
     if action == "transfer":
         write += data_bytes(params.data)
-        if params.data is not None:
-            board.check_write(place, params.confirm)
     elif params.data is not None:
         raise InvalidArgumentsError([Fault("data", "belongs to action write or transfer")], "i2c")
+    # What selects a register is data to a chip that has none.
+    writes = params.data is not None or len(write) > 1 or (write and address in TAKES_DATA)
+    # A read may do harm too: fetching a value clears it. A person who looks for a fault may.
+    board.check_free(bus.name if owner and not writes else place)
+    if writes:
+        board.check_confirmed(place, params.confirm)
     if params.stop_between and write:
         async with bus.hold() as held:
             await held.transfer(address, write)

@@ -16,6 +16,7 @@ from edged.drivers import ds18b20
 from edged.errors import Fault, InvalidArgumentsError
 from edged.results import Result
 from edged.tool import READS, Context, tool
+from edged.tools._forms import INPUTS_MAX
 from edged.units import Reading, row
 from edged.units import text as reading_text
 
@@ -61,6 +62,7 @@ class Onewire(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     "onewire",
     label="1-wire devices",
     category="hardware",
+    arguments_max=INPUTS_MAX,
     hints=READS,
     aliases={"id": "device", "name": "device", "address": "device"},
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Sequence
 from datetime import datetime
@@ -23,14 +24,18 @@ from edged.errors import (
 from edged.history import Series
 from edged.results import Result
 from edged.tool import ACTS, Context, tool
+from edged.tools._forms import INPUTS_MAX
+from edged.tools._turns import turn
 from edged.units import UNITS, Reading, duration_s, row
 from edged.units import text as reading_text
 
 SHOWN_ROWS = 48
 """Rows of a history in its text; the structured result has all."""
 
-CALIBRATIONS = "calibration"
-"""Name under which the offsets are stored, by sensor and channel."""
+
+def calibrations(*, sim: bool) -> str:
+    """Name under which the offsets are stored, by sensor and channel: of chips that are there."""
+    return "calibration-sim" if sim else "calibration"
 
 
 class Sensor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -60,10 +65,18 @@ class Sensor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     value: Annotated[
         float | None, Meta(description="Of calibrate: what the channel should say now.")
     ] = None
+    reset: Annotated[bool, Meta(description="Of calibrate: drop the offset again.")] = False
     confirm: Annotated[bool, Meta(description="true: a person agreed to calibrate.")] = False
 
 
-@tool("sensor", label="Sensors", category="hardware", hints=ACTS, aliases={"name": "sensor"})
+@tool(
+    "sensor",
+    label="Sensors",
+    category="hardware",
+    arguments_max=INPUTS_MAX,
+    hints=ACTS,
+    aliases={"name": "sensor"},
+)
 async def sensor(params: Sensor, ctx: Context) -> Result:
     """List the board's sensors, or read them: values with units and age; and their history."""
     board: Board = ctx.services.board
@@ -136,7 +149,7 @@ def _indented(text: str) -> str:
 def _described(board: Board, name: str, clock: Clock) -> Result:
     readings = board.latest(name)
     (info,) = (one for one in board.sensors if one.name == name)
-    alarms = dict(board.alarms(name))
+    alarms, offsets = dict(board.alarms(name)), dict(board.calibrations(name))
     now = clock.monotonic()
     lines = [f"{info.name}: {info.driver}, {info.state}"]
     if info.identity:
@@ -146,12 +159,14 @@ def _described(board: Board, name: str, clock: Clock) -> Result:
     lines += [
         f"channel {c.name}: {c.unit}, {c.low:g} to {c.high:g}"
         + (f", alarm: {alarms[c.name]}" if c.name in alarms else "")
+        + (f", calibrated by {offsets[c.name]:+g}" if c.name in offsets else "")
         for c in info.channels
     ]
     lines += [reading_text(r, r.age_s(now)) for r in readings]
     value = {
         **msgspec.to_builtins(info),
         "alarms": alarms,
+        "offsets": offsets,
         "readings": [row(r, now) for r in readings],
     }
     return results.text("\n".join(lines), structured=value)
@@ -159,7 +174,13 @@ def _described(board: Board, name: str, clock: Clock) -> Result:
 
 async def _history(name: str, params: Sensor, ctx: Context) -> Result:
     found = await history_of(
-        ctx.services, name, params.channel, params.since, params.step, by="sensor"
+        ctx.services,
+        name,
+        params.channel,
+        params.since,
+        params.step,
+        who=ctx.caller.who,
+        by="sensor",
     )
     lines: list[str] = []
     for series in found:
@@ -180,6 +201,7 @@ async def history_of(
     since: str,
     step: str | float,
     *,
+    who: str,
     by: str = "",
 ) -> tuple[Series, ...]:
     """The samples of a configured sensor.
@@ -190,6 +212,7 @@ async def history_of(
         channel: only this one.
         since: a duration back from now (`1h`, `-1h`), or a time (RFC 3339).
         step: a duration, or seconds; 0 is single samples.
+        who: asks; of one caller's queries few are answered at a time.
         by: the tool that asks, for its error message.
 
     Raises:
@@ -197,6 +220,7 @@ async def history_of(
         InvalidArgumentsError: no such channel, or no time.
         ToolUnavailableError: no history is kept.
         StoreError: it cannot be read.
+        BusyError: too many others ask.
     """
     board: Board = services.board
     board.check_channel(name, channel)
@@ -204,12 +228,15 @@ async def history_of(
         raise ToolUnavailableError(
             "sensor history", "disabled", "requires_config", "set board.history.enabled: true"
         )
+    key = "since"
     try:
         start = _since(since, services.clock.now())
-        step_s = duration_s(step)
+        key = "step"
+        step_s = _seconds(step)
     except ValueError as error:
-        raise InvalidArgumentsError([Fault("since", str(error))], by) from None
-    found: tuple[Series, ...] = await services.history.read(name, channel, start, step_s)
+        raise InvalidArgumentsError([Fault(key, str(error))], by) from None
+    async with turn(board, "history", who):
+        found: tuple[Series, ...] = await services.history.read(name, channel, start, step_s)
     return found
 
 
@@ -220,7 +247,7 @@ def _since(written: str, now: float) -> float:
         ValueError: neither.
     """
     try:
-        return now - duration_s(written.removeprefix("-"))
+        return now - _seconds(written.removeprefix("-"))
     except ValueError:
         pass
     try:
@@ -232,19 +259,35 @@ def _since(written: str, now: float) -> float:
     return time.timestamp()
 
 
+def _seconds(written: str | float) -> float:
+    """A duration; a bare number is seconds, as text too: that is all a URL or a shell can give.
+
+    Raises:
+        ValueError: none.
+    """
+    if isinstance(written, str) and re.fullmatch(r"[0-9]{1,15}(\.[0-9]{1,9})?", written):
+        return float(written)
+    return duration_s(written)
+
+
 async def _calibrate(name: str, params: Sensor, ctx: Context) -> Result:
-    if params.channel is None or params.value is None:
+    if params.channel is None or (params.value is None and not params.reset):
         missing = "channel" if params.channel is None else "value"
         raise InvalidArgumentsError([Fault(missing, "is required to calibrate")], "sensor")
     if not (params.confirm or ctx.caller.is_owner):
         raise DeniedError("to calibrate needs confirm: true, said by a person")
     board: Board = ctx.services.board
-    store = ctx.services.store
-    stored = store.load(CALIBRATIONS, dict[str, dict[str, float]], {})
-    offset = await board.calibrate(name, params.channel, params.value)
-    store.save(CALIBRATIONS, {**stored, name: {**stored.get(name, {}), params.channel: offset}})
-    text = f"{name} {params.channel}: offset {offset:g} from now on, beside the configuration's"
-    return results.text(text, structured={"sensor": name, "offset": offset})
+    if params.value is None or params.reset:
+        await board.uncalibrate(name, params.channel)
+        text = f"{name} {params.channel}: no offset any more beside the configuration's"
+    else:
+        offset = await board.calibrate(name, params.channel, params.value)
+        text = f"{name} {params.channel}: offset {offset:g} beside the configuration's"
+    store, kept = ctx.services.store, calibrations(sim=board.simulated)
+    stored = store.load(kept, dict[str, dict[str, float]], {})
+    offsets = dict(board.calibrations(name))
+    store.save(kept, {**stored, name: offsets})
+    return results.text(text, structured={"sensor": name, "offsets": offsets})
 
 
 TOOLS = (sensor,)

@@ -18,7 +18,7 @@ from edged.errors import BusyError, DeniedError, Fault, InvalidArgumentsError, N
 from edged.identity import Caller
 from edged.results import Result
 from edged.tool import Context, Hints, tool
-from edged.tools._forms import Data, data_bytes, shown
+from edged.tools._forms import INPUTS_MAX, Data, data_bytes, shown
 
 OPEN_MAX = 8
 """Ports that all callers together may keep open."""
@@ -153,6 +153,7 @@ class SerialSessions:
 async def _opened(
     board: Board, info: PortInfo, settings: SerialSettings, holder: str
 ) -> AsyncIterator[SerialPort]:
+    await board.check_port(info)
     async with board.claim(info.name, holder):
         port = await board.buses.serial.open(info.path, settings, holder)
         try:
@@ -212,6 +213,7 @@ class Serial(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     "serial",
     label="Serial ports",
     category="hardware",
+    arguments_max=INPUTS_MAX,
     hints=Hints(read_only=False, destructive=True, idempotent=False, open_world=False),
     aliases={
         "device": "port",

@@ -14,7 +14,8 @@ from edged.bus import SpiSettings
 from edged.errors import Fault, InvalidArgumentsError
 from edged.results import Result
 from edged.tool import Context, Hints, tool
-from edged.tools._forms import BYTES_MAX, Data, data_bytes, shown
+from edged.tools._forms import BYTES_MAX, INPUTS_MAX, Data, data_bytes, shown
+from edged.tools._turns import turn
 
 
 class Spi(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -48,6 +49,7 @@ class Spi(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     "spi",
     label="SPI",
     category="hardware",
+    arguments_max=INPUTS_MAX,
     hints=Hints(read_only=False, destructive=True, idempotent=False, open_world=False),
     aliases={
         "bus": "device",
@@ -80,7 +82,8 @@ async def spi(params: Spi, ctx: Context) -> Result:
         if not write:
             raise InvalidArgumentsError([Fault("data", "is required: bytes to send")], "spi")
         board.check_write(bus.name, params.confirm)
-    received = await bus.transfer(write, _settings(params))
+    async with turn(board, bus.name, ctx.caller.who):
+        received = await bus.transfer(write, _settings(params))
     return _said(bus.name, action, write, received)
 
 

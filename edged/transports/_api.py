@@ -13,7 +13,7 @@ import re
 import socket
 import traceback
 from collections.abc import Mapping
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 from urllib.parse import unquote
 
 import msgspec
@@ -40,7 +40,7 @@ from edged.errors import (
 from edged.identity import Caller
 from edged.registry import Session
 from edged.transports._calls import Calls
-from edged.transports._limits import Rates, Timing
+from edged.transports._limits import Places, Rates, Timing
 from edged.transports._openapi import HEADERS, JSON, PROBLEM, Problem, ProblemFault, Route
 from edged.transports._streams import Stream
 from edged.transports.unix import caller_of, peer_uid
@@ -248,6 +248,8 @@ class Api:
         self._hosts = frozenset(name.lower() for name in config.http.hosts)
         self._rates = Rates(config.http.rate, config.http.burst, control.services.clock.monotonic)
         self._server = Server(self._serve, handler_cancellation=True)
+        limit = config.http.max_connections
+        self._places = Places(limit, limit // 4)
         self._strangers: dict[_Connection, None] = {}
         """Connections on which nobody has said yet who they are, the oldest first."""
 
@@ -260,6 +262,7 @@ class Api:
         """The protocol of one new connection."""
         connection = _Connection(
             self._strangers,
+            self._places,
             self._server,
             loop=asyncio.get_running_loop(),
             keepalive_timeout=self.timing.header_s,
@@ -353,7 +356,7 @@ class Api:
         if self._check_origin(raw, common) and method == "OPTIONS":
             return _preflight(methods, common)
         caller, key = self._identify(raw, raw.transport.get_extra_info("socket"))
-        self._strangers.pop(cast("_Connection", raw.protocol), None)
+        self._admit(raw, caller, key)
         self._rates.take(key)
         if not methods:
             raise Refusal(
@@ -369,6 +372,29 @@ class Api:
         if (raw.content_length or 0) > self._max_body:
             raise self._too_large()
         return await _run(route, Request(self, raw, caller, params, common))
+
+    def _admit(self, raw: BaseRequest, caller: Caller, key: str) -> None:
+        """Give the connection a place of its caller's, or end it.
+
+        Raises:
+            Refusal: the caller holds as many as one may.
+        """
+        connection = cast("_Connection", raw.protocol)
+        who = _Seat(key, caller.is_owner)
+        if connection.seat == who:
+            return
+        connection.stand_up()
+        if not self._places.take(who.key, owner=who.is_owner):
+            self._strangers[connection] = None
+            connection.close()
+            limit = self._config.http.max_connections
+            detail = (
+                f"too many connections of {key}: {limit} are the limit (http.max_connections), "
+                "and who is no owner gets a quarter of them"
+            )
+            raise Refusal(503, "busy", WIRE["busy"].title, detail, {"Connection": "close"})
+        connection.seat = who
+        self._strangers.pop(connection, None)
 
     def _find(self, raw_path: str) -> tuple[dict[str, Route], dict[str, str]]:
         """The routes of a path by method, and the parts of it that have names."""
@@ -435,7 +461,7 @@ class Api:
             known = msgspec.structs.replace(
                 known, session=session, channel=channel, chat_id=chat_id
             )
-            return known, known.peer
+            return known, known.who
         scheme, _, secret = raw.headers.get("Authorization", "").partition(" ")
         token = self.control.tokens.find(secret.strip()) if scheme.lower() == "bearer" else None
         if token is None:
@@ -448,17 +474,36 @@ class Api:
         return Caller(token.user, token.role, session, "http", peer, channel, chat_id), peer
 
 
+class _Seat(NamedTuple):
+    """Whose place a connection has."""
+
+    key: str
+    is_owner: bool
+
+
 class _Connection(RequestHandler):
-    """aiohttp's connection, with edged's words for what is no HTTP."""
+    """aiohttp's connection, with its place and edged's words for what is no HTTP."""
 
-    __slots__ = ("_strangers",)
+    __slots__ = ("_places", "_strangers", "seat")
 
-    def __init__(self, strangers: dict[_Connection, None], *args: Any, **kw: Any) -> None:
+    def __init__(
+        self, strangers: dict[_Connection, None], places: Places, *args: Any, **kw: Any
+    ) -> None:
         super().__init__(*args, **kw)
         self._strangers = strangers
+        self._places = places
+        self.seat: _Seat | None = None
+        """Whose place it has; None until someone said who they are."""
+
+    def stand_up(self) -> None:
+        """Give its place back."""
+        if self.seat is not None:
+            self._places.leave(self.seat.key, owner=self.seat.is_owner)
+            self.seat = None
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self._strangers.pop(self, None)
+        self.stand_up()
         super().connection_lost(exc)
 
     def handle_error(

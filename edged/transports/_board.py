@@ -43,6 +43,7 @@ async def sensor_history(request: Request) -> StreamResponse:
         request.query("channel"),
         request.query("since") or "1h",
         request.query("step") or 0,
+        who=request.caller.who,
     )
     return request.reply(History(name, series))
 

@@ -5,7 +5,7 @@ Knows no sockets and no HTTP library.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 
 import msgspec
 
@@ -76,37 +76,39 @@ OWNERS_PLACES = 16
 
 
 class Places:
-    """Who holds how many of a listener's places: nobody can take them all. Loop thread only."""
+    """Who holds how many of a listener's places: nobody can take them all. Loop thread only.
 
-    def __init__(self, limit: int) -> None:
+    Args:
+        limit: all places; small limits keep a quarter of them for owners.
+        most: places of one who is no owner.
+    """
+
+    def __init__(self, limit: int, most: int) -> None:
         self._limit = limit
-        self._held: dict[int, int] = {}
+        self._most = max(1, most)
+        self._kept = min(OWNERS_PLACES, limit // 4)
+        self._held: dict[Hashable, int] = {}
         self._owners = 0
 
-    def take(self, uid: int, *, owner: bool) -> bool:
-        """Take a place, where there is one for this user.
-
-        Small limits keep a quarter of their places for owners.
-        """
-        held = self._held.get(uid, 0)
+    def take(self, who: Hashable, *, owner: bool) -> bool:
+        """Take a place, where there is one for them: a uid, a token."""
+        held = self._held.get(who, 0)
         total = sum(self._held.values()) + self._owners
         if owner:
             if total >= self._limit:
                 return False
             self._owners += 1
             return True
-        kept = min(OWNERS_PLACES, self._limit // 4)
-        most = max(1, self._limit * 3 // 4)
-        if held >= most or total >= self._limit - max(kept - self._owners, 0):
+        if held >= self._most or total >= self._limit - max(self._kept - self._owners, 0):
             return False
-        self._held[uid] = held + 1
+        self._held[who] = held + 1
         return True
 
-    def leave(self, uid: int, *, owner: bool) -> None:
+    def leave(self, who: Hashable, *, owner: bool) -> None:
         """Give a place back."""
         if owner:
             self._owners -= 1
-        elif self._held[uid] == 1:
-            del self._held[uid]
+        elif self._held[who] == 1:
+            del self._held[who]
         else:
-            self._held[uid] -= 1
+            self._held[who] -= 1

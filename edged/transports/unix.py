@@ -295,7 +295,8 @@ class Listener:
         self.control = control
         self.config = config
         self._peers: set[Peer] = set()
-        self._places = Places(config.socket.max_connections)
+        limit = config.socket.max_connections
+        self._places = Places(limit, limit * 3 // 4)
         self._stalled_s = stalled_s
         self._begun: dict[Peer, float] = {}
         """Peers with an unfinished line, and when each got longer; the longest ago first."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import socket
 import time
 import urllib.request
 
@@ -12,7 +13,14 @@ from tests.bench.load import connect, edged, pss_mib, running
 from tests.bench.table import Table
 from tests.bench.tools import many_tools
 
-PORT = 18420
+
+def _free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])
+
+
+PORT = _free_port()
 
 
 def measure(table: Table, directory: str) -> None:

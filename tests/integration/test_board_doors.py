@@ -147,3 +147,27 @@ async def test_calibrations_outlive_the_daemon(tmp_path):
         await verb(it, *words, "action=calibrate", "value=50")
     async with running(data=str(tmp_path), http=False) as it:
         assert "humidity 50.0 %" in await verb(it, *words)
+
+
+async def test_what_was_simulated_is_never_taken_for_measured(tmp_path):
+    """README: the same directory serves `make run` first and the real board after it."""
+    tmp_path.chmod(0o755)
+    async with running(data=str(tmp_path), http=False) as it:
+        await verb(
+            it, "call", "sensor", "sensor=host", "channel=disk_free", "action=calibrate", "value=1"
+        )
+        await verb(it, "call", "sensor", "sensor=greenhouse")
+    config = "board: {sensors: {greenhouse: {driver: host}, host: {driver: host}}}\n"
+    async with running(data=str(tmp_path), config=config, sim=False, http=False) as it:
+        board = it.daemon.services.board
+        assert board.calibrations("host") == {}
+        series = await it.daemon.services.history.read("greenhouse", "temperature", 0.0)
+        assert series == ()
+
+
+async def test_a_board_that_the_simulation_stands_in_for_is_told(tmp_path):
+    config = "board: {gpio: {pump: {line: GPIO17, direction: output}}}\n"
+    async with running(data=str(tmp_path), config=config, http=False) as it:
+        assert (
+            "warning: board: of the configuration is not used with --sim" in it.daemon.greeting()
+        )

@@ -994,6 +994,12 @@ def known(door: Door) -> bytes:
     return head.replace(b"Connection: close\r\n", b"")
 
 
+def asking(path: str, token: str) -> bytes:
+    """A request whose answer leaves its connection open."""
+    lines = (f"GET {path} HTTP/1.1", "Host: 127.0.0.1", f"Authorization: Bearer {token}", "", "")
+    return "\r\n".join(lines).encode()
+
+
 JSON = "Content-Type: application/json\r\n"
 
 _VALUE = st.recursive(
@@ -1198,6 +1204,56 @@ async def test_who_has_no_token_cannot_hold_the_door(tmp_path: Any) -> None:
         for reader, writer in silent:
             writer.close()
             await asyncio.gather(reader.read(), return_exceptions=True)
+
+
+@pytest.mark.parametrize("path", ["/api/events", "/api/tools"])
+async def test_no_agent_holds_the_door(tmp_path: Any, path: str) -> None:
+    """A quarter of the places for each token, however it fills them; owners get in."""
+    async with opened(tmp_path, max_connections=8) as door:
+        second = door.control.tokens.add("bob", "bob@example.org", "agent")
+        held, seen = [], []
+        for token in [door.agent] * 12 + [second] * 12:
+            reader, writer = await asyncio.open_connection("127.0.0.1", door.port)
+            writer.write(asking(path, token))
+            head = await reader.readuntil(b"\r\n\r\n")
+            seen.append(head.split()[1])
+            if head.split()[1] == b"503":
+                assert b"Connection: close" in head
+                assert b"too many connections of token" in await reader.read()
+            held.append(writer)
+        assert seen == ([b"200"] * 2 + [b"503"] * 10) * 2
+        async with door.client() as http, http.get("/api/events") as stream:
+            assert stream.status == 200
+            async with http.get("/api/tools") as response:
+                assert response.status == 200
+        # Given back with the connection.
+        for writer in held:
+            writer.close()
+        async with asyncio.timeout(BOUND_S):
+            while door.listener._api.open:
+                await asyncio.sleep(0)
+        async with door.client(door.agent) as http, http.get("/api/tools") as response:
+            assert response.status == 200
+
+
+async def test_a_connection_that_changes_its_token_has_one_place(tmp_path: Any) -> None:
+    """A proxy sends many people's requests over one."""
+    async with opened(tmp_path, max_connections=4) as door:
+        reader, writer = await asyncio.open_connection("127.0.0.1", door.port)
+        for token in (door.agent, door.owner, door.agent, door.agent):
+            writer.write(asking("/api/tools", token))
+            head = await reader.readuntil(b"\r\n\r\n")
+            assert head.split()[1] == b"200"
+            length = int(parsed(head)[1]["content-length"])
+            await reader.readexactly(length)
+        async with door.client(door.agent) as http, http.get("/api/tools") as response:
+            assert response.status == 503
+        writer.close()
+        async with asyncio.timeout(BOUND_S):
+            while door.listener._api.open:
+                await asyncio.sleep(0)
+        async with door.client(door.agent) as http, http.get("/api/tools") as response:
+            assert response.status == 200
 
 
 async def test_a_refused_client_that_stays_is_cut(tmp_path: Any) -> None:

@@ -172,7 +172,11 @@ def test_a_text_that_spells_the_value_is_taken_for_it(name, text, value):
         ("force", "True", "must be true or false, not 'True'"),
         ("mode", "red", "must be one of read, write, not 'red'"),
         ("mode", 1, "must be one of read, write, not the number 1"),
-        ("level", "2", "must be one of off, on or a boolean or an integer, not '2'"),
+        (
+            "level",
+            2,
+            "must be one of off, on or a boolean or an integer from 0 to 1, not the number 2",
+        ),
         ("path", 1, "must be a text, not the number 1"),
         ("tags", "{}", "must be an object, not '{}'"),
     ],
@@ -185,9 +189,14 @@ def test_nothing_else_is_coerced(name, value, reason):
 @pytest.mark.parametrize(
     ("name", "value", "reason"),
     [
-        ("count", 0, "must be `int` >= 1"),
-        ("count", "11", "must be an integer, not '11'"),
-        ("count", 11, "must be `int` <= 10"),
+        ("count", 0, "must be an integer from 1 to 10, not the number 0"),
+        ("count", "11", "must be an integer from 1 to 10, not the number 11"),
+        ("count", 11, "must be an integer from 1 to 10, not the number 11"),
+        (
+            "level",
+            "2",
+            "must be one of off, on or a boolean or an integer from 0 to 1, not the number 2",
+        ),
         ("note", "123456789", "must be `str` of length <= 8"),
         ("data", [1] * 5, "must be `array` of length <= 4"),
     ],
@@ -251,7 +260,7 @@ def test_the_message_names_the_tool_and_every_fault():
     text = str(caught.value)
     assert text.startswith("sample: x: is not an input")
     assert "path: is required (a text)" in text
-    assert "count: must be `int` <= 10" in text
+    assert "count: must be an integer from 1 to 10, not the number 99" in text
 
 
 def test_items_of_a_list_may_be_spelled_out():

@@ -6,7 +6,11 @@ import msgspec
 import pytest
 
 from edged import results
+from edged.board import Board
+from edged.bus.settings import AlarmConfig, BoardConfig, ChannelConfig, SensorConfig
+from edged.bus.sim import SimBuses, SimI2c
 from edged.control import MEDIA_PART, SESSIONS
+from edged.drivers import bme280
 from edged.errors import (
     DeniedError,
     InvalidArgumentsError,
@@ -249,8 +253,29 @@ async def test_status_counts_tools_by_their_state(core):
     assert status["listen"] == ["unix:/x"]
     assert status["problems"] == []
     board = status["board"]
-    assert board.keys() == {"sensors", "lines", "actuators"}
+    assert board.keys() == {"sensors", "lines", "actuators", "alarms"}
+    assert board["alarms"] == {}
     assert board["sensors"].keys() == {info.name for info in core.board.sensors}
     assert set(board["sensors"].values()) == {"unknown"}
     assert board["lines"] == {"button": "ok", "door": "ok", "led": "ok"}
     assert board["actuators"] == {"display": "ok", "relays": "ok", "window": "ok"}
+
+
+async def test_status_names_channels_that_are_out_of_their_bounds(core):
+    """With what they are now, in the unit that people know."""
+    alarm = AlarmConfig(above=10)
+    sensor = SensorConfig(
+        driver="bme280", bus="i2c-1", channels={"temperature": ChannelConfig(alarm=alarm)}
+    )
+    chip = bme280.Sim(core.clock)
+    board = Board(
+        BoardConfig(sensors={"attic": sensor}),
+        SimBuses(i2c={"i2c-1": SimI2c("i2c-1", {0x76: chip})}),
+        core.clock,
+        sleep=core.sleep,
+    )
+    core.control.services = msgspec.structs.replace(core.control.services, board=board)
+    async with board:
+        (reading,) = await board.read("attic", "temperature")
+        shown = f"above: {reading.value:.1f} °C"
+        assert core.control.status(core.agent)["board"]["alarms"] == {"attic temperature": shown}

@@ -7,8 +7,9 @@ import msgspec
 import pytest
 
 from edged import dispatch, results
-from edged.dispatch import DETAIL_MAX, MAX_DEPTH, STORING_MAX, WRITERS, Dispatcher
+from edged.dispatch import DETAIL_MAX, IN_FLIGHT_MAX, MAX_DEPTH, STORING_MAX, WRITERS, Dispatcher
 from edged.errors import (
+    BusyError,
     CallTimeoutError,
     DeniedError,
     InvalidArgumentsError,
@@ -178,6 +179,62 @@ async def test_a_tool_that_returns_no_result_has_failed(core):
     for name in ("sync", "later"):
         result = await core.call(name)
         assert result.is_error
+
+
+# How many ---------------------------------------------------------------------------------
+
+
+ADA = Caller("local", "agent", "", "unix", "uid 1001")
+
+
+async def test_one_uids_calls_in_flight_are_bounded(core, gate):
+    """However many connections it has; each that ends makes room for one."""
+    calls = [core.dispatcher.start(ADA, None, "gate", b"") for _ in range(IN_FLIGHT_MAX)]
+    core.add(say, say_later)
+    for name in ("gate", "say", "say_later"):
+        with pytest.raises(BusyError, match="512 calls of uid 1001 are in flight"):
+            core.dispatcher.start(ADA, None, name, b"")
+    assert core.audited()[-1].outcome == "busy"
+    calls.pop().cancel()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    await core.dispatcher.start(ADA, None, "say_later", b"").wait()
+    for call in calls:
+        call.cancel()
+    await asyncio.wait([call.task for call in calls])
+    assert core.dispatcher._in_flight == {}
+
+
+@pytest.mark.parametrize(
+    "other_caller",
+    [
+        Caller("local", "agent", "", "unix", "uid 1002"),
+        Caller("ada@example.org", "agent", "", "internal"),
+        Caller("local", "owner", "", "unix", "uid 1001"),
+        Caller("local", "owner", "", "unix", "uid 0"),
+    ],
+)
+async def test_ones_calls_in_flight_are_not_anothers_nor_the_owners(core, gate, other_caller):
+    """Whoever must switch off gets through."""
+    calls = [core.dispatcher.start(ADA, None, "gate", b"") for _ in range(IN_FLIGHT_MAX)]
+    core.add(say_later)
+    assert not (await core.dispatcher.start(other_caller, None, "say_later", b"").wait()).is_error
+    for call in calls:
+        call.cancel()
+    await asyncio.wait([call.task for call in calls])
+
+
+async def test_a_tool_cannot_get_around_the_bound_by_calling(core, gate):
+    """Its calls are its caller's."""
+    core.add(other)
+    calls = [core.dispatcher.start(ADA, None, "gate", b"") for _ in range(IN_FLIGHT_MAX - 1)]
+    inner = core.dispatcher.start(ADA, None, "other", body(name="gate", arguments={}))
+    result = await inner.wait()
+    assert result.is_error
+    assert "in flight" in result.for_llm
+    for call in calls:
+        call.cancel()
+    await asyncio.wait([call.task for call in calls])
 
 
 # Time and cancelling ----------------------------------------------------------------------

@@ -451,6 +451,16 @@ def test_address_that_is_none_is_a_fault_of_the_configuration(places, tmp_path):
     assert "'nonsense' is not an address" in finding.text
 
 
+def test_board_that_the_daemon_would_refuse_is_a_fault_of_the_configuration(places, tmp_path):
+    """One finding, and no "valid" before it."""
+    (tmp_path / "edged.yaml").write_text("board:\n  sensors:\n    a: {driver: bme820}\n")
+    loaded, finding = doctor.configuration(places)
+    assert loaded is None
+    assert (finding.level, finding.check) == ("fault", "configuration")
+    assert "edged.yaml:3: board.sensors.a.driver: 'bme820' is not one of" in finding.text
+    assert "mend the line" in finding.remedy
+
+
 def test_configuration_for_what_is_not_there_is_doubted(tmp_path):
     text = "tools:\n  moistur: {timeout: 5}\n  hello: {timeout: 5}\nsocket: {group: nobodies}\n"
     loaded = settings.parse(text.replace("timeout: 5", "enabled: true"), "/e.yaml")

@@ -7,6 +7,7 @@ import pytest
 
 from edged import settings
 from edged.doctor import board
+from edged.errors import ConfigError
 
 
 def findings(tmp_path, text, nodes=(), model=""):
@@ -70,11 +71,13 @@ def test_a_package_that_is_missing_is_told_with_how_to_get_it(tmp_path, monkeypa
     ]
 
 
-def test_a_wrong_setting_is_told_with_its_line(tmp_path):
+def test_a_wrong_setting_is_told_with_its_line():
+    """By the finding of the configuration, which is not valid then."""
     text = "board:\n  sensors:\n    attic: {driver: bme280, address: 0x40}\n"
-    ((level, said, _),) = findings(tmp_path, text)
-    assert level == "fault"
-    assert said.startswith("/etc/edged.yaml:3: board.sensors.attic: 0x40 is not an address")
+    with pytest.raises(ConfigError, match="^/etc/edged.yaml:3: board.sensors.attic.address: 0x40"):
+        board.check(settings.parse(text, "/etc/edged.yaml"))
+    for right in ("", SENSOR):
+        board.check(settings.parse(right, "/etc/edged.yaml"))
 
 
 def test_lines_need_a_chip(tmp_path):

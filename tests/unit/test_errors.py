@@ -5,7 +5,7 @@ import builtins
 import pytest
 
 from edged import errors
-from edged.errors import WIRE, ConfigError, EdgedError, Fault
+from edged.errors import WIRE, BusError, ConfigError, EdgedError, Fault
 
 
 def leaves(kind=EdgedError):
@@ -96,3 +96,10 @@ def test_errors_carry_what_a_door_needs_beside_the_message():
     assert errors.RateLimitedError("slow down", 1.5).retry_after_s == 1.5
     assert errors.SandboxLimitError("memory", "stopped").limit == "memory"
     assert errors.BusError(121, "i2c-1").errno == 121
+
+
+def test_a_failed_transfer_is_told_without_the_number_before_it():
+    """`OSError` would put `[Errno 13]` there; the number stays for programs."""
+    error = BusError(13, "edged may not open /dev/ttyS0")
+    assert (str(error), error.errno) == ("edged may not open /dev/ttyS0", 13)
+    assert str(BusError("odd")) == "odd"

@@ -7,7 +7,8 @@ import sqlite3
 import pytest
 
 from edged.bus.settings import HistoryConfig
-from edged.history import MINUTE_S, ROWS_MAX, WAITING_MAX, History
+from edged.errors import BusyError
+from edged.history import MINUTE_S, QUERIES_MAX, ROWS_MAX, WAITING_MAX, History
 from edged.testing import FakeClock
 from edged.units import Reading
 
@@ -34,6 +35,16 @@ class Rig:
         for value in values:
             self.history.add([self.reading(value)])
             self.clock.advance(every_s)
+
+    async def write(self):
+        await self.history._flush()
+
+    def on_disk(self):
+        db = sqlite3.connect(self.path)
+        try:
+            return [value for (value,) in db.execute("SELECT value FROM raw ORDER BY time")]
+        finally:
+            db.close()
 
     async def rows(self, since=0.0, step_s=0.0):
         (series,) = await self.history.read("attic", None, since, step_s)
@@ -86,6 +97,75 @@ async def test_steps_hold_mean_extremes_and_count(rig):
     ]
 
 
+async def test_an_answer_does_not_write_what_waits(rig):
+    """The batch interval spares the card, however often somebody asks."""
+    rig.add(1.0)
+    await rig.write()
+    rig.add(2.0, 3.0)
+    for _ in range(3):
+        assert [r.mean for r in await rig.rows()] == [1.0, 2.0, 3.0]
+        assert rig.on_disk() == [1.0]
+    await rig.write()
+    assert [r.mean for r in await rig.rows()] == [1.0, 2.0, 3.0]
+    assert rig.on_disk() == [1.0, 2.0, 3.0]
+
+
+async def test_steps_are_of_what_waits_and_what_is_written(rig):
+    """One step has samples of both."""
+    rig.clock.advance(-rig.clock.now() % 10)
+    rig.add(*range(5))
+    await rig.write()
+    rig.add(*range(5, 12))
+    rows = await rig.rows(step_s=10)
+    assert [(r.mean, r.low, r.high, r.count) for r in rows] == [(4.5, 0, 9, 10), (10.5, 10, 11, 2)]
+    since = rig.clock.now() - 1
+    assert [r.mean for r in await rig.rows(since=since)] == [11]
+
+
+async def test_channels_that_only_wait_are_told_apart(rig):
+    """A sensor that is new, and one that has a new channel; another's are not told."""
+    rig.add(1.0)
+    await rig.write()
+    for value, channel in ((40.0, "humidity"), (990.0, "pressure"), (41.0, "humidity")):
+        rig.history.add([rig.reading(value, channel)])
+        rig.clock.advance(1.0)
+    found = await rig.history.read("attic", None, 0.0)
+    assert {one.channel: [r.mean for r in one.rows] for one in found} == {
+        "temperature": [1.0], "humidity": [40.0, 41.0], "pressure": [990.0]
+    }  # fmt: skip
+    (one,) = await rig.history.read("attic", "humidity", 0.0)
+    assert [r.mean for r in one.rows] == [40.0, 41.0]
+    assert await rig.history.read("cellar", None, 0.0) == ()
+
+
+async def test_an_answer_during_a_batch_has_every_sample_once(tmp_path):
+    """On its way it is neither in memory nor on disk."""
+    rig = Rig(tmp_path)
+    rig.add(1.0, 2.0)
+    rig.history._write()
+    answer = asyncio.create_task(rig.rows())
+    await asyncio.sleep(0)
+    rig.add(3.0)
+    assert [r.mean for r in await answer] == [1.0, 2.0, 3.0]
+    assert rig.on_disk() == [1.0, 2.0]
+    await rig.history.close()
+
+
+async def test_answers_that_are_waited_for_are_bounded(rig):
+    """Each may look at everything; one that ends or is given up makes room."""
+    rig.add(1.0)
+    answers = [asyncio.create_task(rig.rows()) for _ in range(QUERIES_MAX)]
+    await asyncio.sleep(0)
+    with pytest.raises(BusyError, match="16 queries of the history"):
+        await rig.rows()
+    answers[0].cancel()
+    await asyncio.wait([answers[0]])
+    assert [r.mean for r in await rig.rows()] == [1.0]
+    for rows in await asyncio.gather(*answers[1:]):
+        assert [r.mean for r in rows] == [1.0]
+    assert rig.history._queries == 0
+
+
 async def test_too_many_samples_are_told_in_longer_steps(rig):
     rig.add(*range(ROWS_MAX + 1000))
     (series,) = await rig.history.read("attic", None, 0.0, 0.0)
@@ -100,11 +180,11 @@ async def test_what_is_old_becomes_minutes_and_then_hours(tmp_path):
     rig.clock.advance(-rig.clock.now() % 3_600)
     start = rig.clock.now()
     rig.add(*range(120), every_s=30)
-    await rig.rows()
+    await rig.write()
     for after, step in ((2 * 3_600, MINUTE_S), (2 * DAY_S, 3_600)):
         rig.clock.advance(after)
         rig.add(7.0)
-        await rig.rows()
+        await rig.write()
         rows = [r for r in await rig.rows() if r.time < start + 3_600]
         assert {r.time % step for r in rows} == {0}
         assert sum(r.count for r in rows) == 120
@@ -119,6 +199,7 @@ async def test_the_file_stays_within_its_size(tmp_path):
     rig = Rig(tmp_path, size="1M")
     for batch in range(20):
         rig.add(*range(batch * 5_000, batch * 5_000 + 5_000))
+        await rig.write()
         rows = await rig.rows(step_s=1)
     assert rows[-1].mean == pytest.approx(99_999, abs=ROWS_MAX)
     assert rows[0].low > 0
@@ -130,7 +211,7 @@ async def test_what_was_written_is_there_after_the_end_of_the_process(tmp_path):
     """Issue 3, part 5: survives power loss; nothing is closed here."""
     rig = Rig(tmp_path)
     rig.add(1.0, 2.0)
-    await rig.rows()
+    await rig.write()
     second = rig.open()
     (series,) = await second.read("attic", None, 0.0, 0.0)
     assert [r.mean for r in series.rows] == [1.0, 2.0]
@@ -156,7 +237,7 @@ async def test_samples_wait_while_the_disk_does_not_take_them(tmp_path, capsys):
     """Rule 8: a full disk loses nothing that can be kept."""
     rig = Rig(tmp_path)
     rig.add(1.0)
-    await rig.rows()
+    await rig.write()
     locker = sqlite3.connect(rig.path, timeout=0, isolation_level=None)
     locker.execute("PRAGMA journal_mode = WAL")
     locker.execute("BEGIN IMMEDIATE")
@@ -166,6 +247,7 @@ async def test_samples_wait_while_the_disk_does_not_take_them(tmp_path, capsys):
     locker.close()
     assert "samples are kept in memory" in capsys.readouterr().err
     assert [r.mean for r in await rig.rows()] == [1.0, 2.0]
+    await rig.write()
     assert "written again" in capsys.readouterr().err
     await rig.history.close()
 
@@ -183,7 +265,5 @@ async def test_a_batch_is_written_by_itself(tmp_path):
     async with asyncio.timeout(10):
         while rig.history._waiting or rig.history._writing:
             await asyncio.sleep(0.05)
-    db = sqlite3.connect(rig.path)
-    assert db.execute("SELECT COUNT(*) FROM raw").fetchone() == (1,)
-    db.close()
+    assert rig.on_disk() == [1.0]
     await rig.history.close()

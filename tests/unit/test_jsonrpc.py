@@ -1,6 +1,7 @@
 """JSON-RPC messages and the framing of the socket and of stdio."""
 
 import json
+import tracemalloc
 
 import msgspec
 import pytest
@@ -253,3 +254,15 @@ def test_a_large_text_is_not_crowded_by_what_its_strings_hold(text):
     """A file's content is one value."""
     assert len(text) > jsonrpc.VALUES_MAX or text.count(b",") < jsonrpc.VALUES_MAX
     assert not jsonrpc.crowded(text)
+
+
+def test_looking_takes_no_memory_of_its_own():
+    """Eleven MB of pairs became 670 MB in the look that was to prevent that."""
+    text = b'{"a":[' + b'"":1,' * 190_000 + b'"x,y,z":1]}' * 1 + b" " * 1000
+    tracemalloc.start()
+    try:
+        jsonrpc.crowded(text * 10)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 2 * len(text * 10)

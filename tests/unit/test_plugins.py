@@ -51,10 +51,21 @@ def test_a_tree_of_pyc_files_alone_works(package):
     assert plugins.load("shelf", "zebra").NAME == "zebra"
 
 
-@pytest.mark.parametrize("name", ["bear", "_part", "", "ant.py", "../shelf/ant", "os"])
+@pytest.mark.parametrize("name", ["bear", "_part", "", "../shelf/ant", "os"])
 def test_an_unknown_name_is_refused_with_the_known_ones(package, name):
     with pytest.raises(ConfigError, match="not one of shelf: ant, needy, zebra"):
         plugins.load("shelf", name)
+
+
+@pytest.mark.parametrize(("name", "guess"), [("zebar", "zebra"), ("Needy", "needy")])
+def test_a_name_that_is_nearly_right_is_told_the_right_one(package, name, guess):
+    with pytest.raises(ConfigError, match=f"is not one of shelf; did you mean '{guess}'"):
+        plugins.load("shelf", name)
+
+
+def test_many_names_are_counted_and_not_listed():
+    with pytest.raises(ConfigError, match=r"'qqq' is not one of drivers: there are \d+$"):
+        plugins.load("edged.drivers", "qqq")
 
 
 def test_a_plugin_that_lacks_its_library_says_which(package):

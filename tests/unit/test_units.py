@@ -2,7 +2,7 @@
 
 import pytest
 
-from edged.units import UNITS, Reading, duration_s, size_bytes, text
+from edged.units import UNITS, Reading, amount, duration_s, size_bytes, text
 
 
 def reading(**changes):
@@ -108,3 +108,12 @@ def test_sizes_read_as_written(written, size):
 def test_what_is_no_size_is_refused_with_what_to_write(written):
     with pytest.raises(ValueError, match="write 64K"):
         size_bytes(written)
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "shown"),
+    [(21.345, "Cel", "21.3 °C"), (-0.01, "Cel", "0.0 °C"), (101_325, "Pa", "1013.2 hPa")],
+)
+def test_an_amount_is_told_in_the_unit_that_people_know(value, unit, shown):
+    """Weather reports give hPa; RFC 8428 has Pa."""
+    assert amount(value, unit) == shown

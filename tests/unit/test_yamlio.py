@@ -3,6 +3,7 @@
 import enum
 import json
 import math
+import re
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -11,6 +12,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from edged import yamlio
 from edged.errors import ConfigError
 from edged.yamlio import DEPTH_MAX, SIZE_MAX, Secret, convert, dotted, load, nearest
 
@@ -431,3 +433,34 @@ def test_whatever_msgspec_refuses_has_a_fault(data: dict[str, Any]) -> None:
             convert(document, Whole, "e.yaml")
     else:
         convert(document, Whole, "e.yaml")
+
+
+class Wired(msgspec.Struct, forbid_unknown_fields=True):
+    """Settings with examples of how they are written."""
+
+    line: Annotated[str, msgspec.Meta(examples=["GPIO17"])] = ""
+    id: Annotated[str, msgspec.Meta(pattern="^28-[0-9]+$", examples=["28-1"])] | None = None
+    plain: str | None = None
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("line: 17", "line: expected text such as GPIO17; got 17"),
+        ("id: 28-x", "id: expected text such as 28-1; got '28-x'"),
+        ("id: 28", "id: expected text such as 28-1; got 28"),
+        ("plain: 5", "plain: expected text or nothing, got a whole number"),
+    ],
+)
+def test_a_text_with_an_example_is_told_with_it(text, reason):
+    with pytest.raises(ConfigError, match=re.escape(f"f:1: {reason}")):
+        convert(load(text, "f"), Wired, "f")
+
+
+def test_faults_of_a_value_that_came_from_no_file_are_told_in_the_same_words():
+    """Arguments of commands, options of drivers."""
+    assert yamlio.faults({"line": "GPIO17"}, Wired) == []
+    assert yamlio.faults({"lin": 1, "plain": 2}, Wired) == [
+        ("lin", "unknown key; did you mean 'line'?"),
+        ("plain", "expected text or nothing, got a whole number"),
+    ]

@@ -119,4 +119,4 @@ def sim_board(
     """
     buses = make_buses(clock, Greenhouse(clock))
     more = {} if publish is None else {"publish": publish}
-    return Board(_config(), buses, clock, sleep=sleep, **more)
+    return Board(_config(), buses, clock, sleep=sleep, simulated=True, **more)

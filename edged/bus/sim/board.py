@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal, TypeVar
 
-from edged.bus import Kind
+from edged.bus import I2c, Kind
+from edged.bus.mux import channel
 from edged.bus.sim.gpio import SimGpio
 from edged.bus.sim.i2c import SimI2c
 from edged.bus.sim.kernel import SimOneWire, SimPwm, SimSysfs
@@ -38,9 +39,9 @@ class SimBuses:
         self.w1 = w1 or SimOneWire({})
         self.sysfs = sysfs or SimSysfs({})
 
-    def i2c(self, name: str) -> SimI2c:
-        """A bus by name."""
-        return _known(self._i2c, name)
+    def i2c(self, name: str) -> I2c:
+        """A bus by name, also behind a multiplexer."""
+        return channel(name, self.i2c) if "/" in name else _known(self._i2c, name)
 
     def spi(self, name: str) -> SimSpi:
         """A target by name."""

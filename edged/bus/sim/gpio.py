@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from math import inf
 from typing import Protocol
 
 from edged.bus import Edge, LineSettings, LineState, OnEdges
 from edged.errors import BusError, BusyError, NoDeviceError
+from edged.yamlio import nearest
 
 Level = tuple[float, bool | None]
 """From this second on, this physical level; None is not driven (the bias decides)."""
@@ -33,6 +34,9 @@ class Part(Protocol):
 
 BOUNCE_S = (0.0003, 0.0008, 0.0013, 0.0025)
 """After a press or a release the contact changes again at these times, then rests."""
+
+LISTED_MAX = 8
+"""Lines that a message lists."""
 
 _BEFORE = -inf
 
@@ -173,7 +177,7 @@ class SimGpio:
         self._chip = chip
         times = (now, monotonic or now)
         self._lines = {name: SimLine(name, part, *times) for name, part in lines.items()}
-        self._offsets = {f"{chip}/{offset}": name for offset, name in enumerate(lines)}
+        self._names = {f"{chip}/{offset}": name for offset, name in enumerate(lines)}
 
     async def request(
         self,
@@ -183,11 +187,16 @@ class SimGpio:
         on_edges: OnEdges | None = None,
     ) -> SimLine:
         """Takes a line for its consumer alone."""
-        found = self._lines.get(self._offsets.get(line, line))
-        if found is None:
-            raise NoDeviceError(f"no line {line!r}: the lines are {', '.join(self._lines)}")
+        found = self._lines[self._names[await self.canonical(line)]]
         found.take(settings, consumer, on_edges)
         return found
+
+    async def canonical(self, line: str) -> str:
+        """The one name of a line: `gpio-sim/17`."""
+        for place, name in self._names.items():
+            if line in {place, name}:
+                return place
+        raise NoDeviceError(f"no line {line!r}: {_hint(line, self._lines)}")
 
     async def lines(self) -> Sequence[LineState]:
         """All lines of the chip."""
@@ -315,3 +324,13 @@ class SimLine:
         if following < inf:
             wait = max(0.0, following + self.settings.debounce_s - now)
             self._timer = asyncio.get_running_loop().call_later(wait, self._look)
+
+
+def _hint(line: str, names: Iterable[str]) -> str:
+    """Which line may be meant; all of them where they are few."""
+    known = list(names)
+    guess = nearest(f"GPIO{line}" if line.isdecimal() else line, known)
+    if guess:
+        return f"did you mean {guess}?"
+    few = known if len(known) <= LISTED_MAX else [*known[:LISTED_MAX], "…"]
+    return f"the lines are {', '.join(few)}"

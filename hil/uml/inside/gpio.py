@@ -98,6 +98,7 @@ async def test_a_line_is_found_by_name_label_and_chip(gpio, rack, chip):
     for name, where, offset in [
         ("GPIO2", chip, 2), ("sim/3", chip, 3), (f"{other.name}/1", other, 1), ("a", other, 0),
     ]:  # fmt: skip
+        assert await gpio.canonical(name) == f"{where.name}/{offset}"
         line = await gpio.request(name, OUTPUT, "test")
         await line.set(True)
         assert where.level(offset)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
+import signal
 
 import pytest
 
 from edged.errors import BusyError, StoppingError
 from edged.sandbox import proc
 from edged.sandbox.profile import MIB, Limits
+from edged.sandbox.run import Instance
 
 SAY = {
     "python": "STATE = []\ndef execute(c, p):\n  STATE.append(1)\n  return f'{p[\"x\"]} {len(STATE)}'",
@@ -420,3 +423,35 @@ async def test_many_keys_are_forgotten_in_the_end(timed) -> None:
     for number in range(300):
         timed.pool._note(msgspec.structs.replace(job, key=number))
     assert len(timed.pool._uses) == 256
+
+
+async def test_a_sandbox_that_dies_before_it_is_let_go_just_ends(workshop) -> None:
+    """Cut while it starts: what it was to be told has no reader any more."""
+    instance = Instance(workshop.job("bash", "echo never"), workshop.pool._machine)
+    instance.start()
+    os.set_blocking(instance._fds["info"], True)
+    while not instance._info.rstrip().endswith(b"}"):
+        instance._info += os.read(instance._fds["info"], 4096)
+    os.killpg(instance._process.pid, signal.SIGKILL)
+    unread = select.poll()
+    unread.register(instance._fds["block"], 0)
+    assert unread.poll(20_000) == [(instance._fds["block"], select.POLLERR)]
+    # As the loop would, if it saw this before the end.
+    instance._on_info()
+    assert "block" not in instance._fds
+    await instance.close()
+    assert instance.over.done()
+
+
+async def test_a_sandbox_that_dies_while_it_says_its_number_is_not_asked_again(workshop) -> None:
+    """Half a word and the end: without a writer its pipe is readable for ever."""
+    instance = Instance(workshop.job("bash", "echo never"), workshop.pool._machine)
+    instance.start()
+    os.killpg(instance._process.pid, signal.SIGKILL)
+    instance._info = b'{"child'
+    os.set_blocking(instance._fds["info"], True)
+    while os.read(instance._fds["info"], 4096):
+        continue
+    instance._on_info()
+    assert "info" not in instance._fds
+    await instance.close()

@@ -35,19 +35,19 @@ def test_no_place_is_always_free():
 @pytest.mark.parametrize("before", ["i2c-1/0x76", "i2c-1/0x70"])
 def test_an_address_before_and_behind_a_multiplexer_is_refused(before):
     """Fault 15: both chips would answer; and the multiplexer's own address is its own."""
-    places = {"board.sensors.a": before, "board.sensors.b": "i2c-1/0x70/3/0x76"}
+    places = [("board.sensors.a", before), ("board.sensors.b", "i2c-1/0x70/3/0x76")]
     with pytest.raises(ConfigError, match=f"board.sensors.b: .*a has {before} before it"):
         refuse_twice(places)
 
 
 def test_the_same_address_on_two_channels_is_what_a_multiplexer_is_for():
     refuse_twice(
-        {
-            "a": "i2c-1/0x70/3/0x76",
-            "b": "i2c-1/0x70/4/0x76",
-            "c": "i2c-2/0x76",
-            "d": "ttyUSB0/1",
-            "e": "",
-            "f": "",
-        }
+        [
+            ("a", "i2c-1/0x70/3/0x76"),
+            ("b", "i2c-1/0x70/4/0x76"),
+            ("c", "i2c-2/0x76"),
+            ("d", "ttyUSB0/1"),
+            ("e", ""),
+            ("f", ""),
+        ]
     )

@@ -8,7 +8,13 @@ from edged.board import Board
 from edged.bus.settings import AlarmConfig, BoardConfig, ChannelConfig, SensorConfig
 from edged.bus.sim import SimBuses, SimI2c
 from edged.drivers import bme280
-from edged.errors import BusError, DataError, InvalidArgumentsError, NoDeviceError
+from edged.errors import (
+    BusError,
+    ConfigError,
+    DataError,
+    InvalidArgumentsError,
+    NoDeviceError,
+)
 from edged.testing import FakeClock
 
 
@@ -146,18 +152,50 @@ async def test_a_jump_is_suspect_and_not_kept():
 
 
 async def test_calibrating_makes_a_channel_say_the_true_value():
-    rig = Rig(channels={"temperature": ChannelConfig(offset=1.0)})
+    alarm = AlarmConfig(above=24.0)
+    rig = Rig(channels={"temperature": ChannelConfig(offset=1.0, alarm=alarm)})
     async with rig.board as board:
         offset = await board.calibrate("attic", "temperature", 20.0)
         assert offset == pytest.approx(-2.5, abs=0.01)
-        assert (await board.read("attic", "temperature"))[0].value == pytest.approx(20.0)
-        with pytest.raises(InvalidArgumentsError, match="no channel 'taste'"):
-            await board.calibrate("attic", "taste", 1.0)
+        assert board.latest("attic")[0].value == pytest.approx(20.0, abs=0.01)
+        # A second time to what it has: no value without its offset is ever told.
+        rig.chip.temperature_cel = 24.0
+        await board.calibrate("attic", "temperature", 21.0)
+        values = [facts["values"]["temperature"] for facts in rig.told("sensor.reading")]
+        assert max(values) < 24.0
+        assert rig.told("sensor.alarm") == []
+        assert board.calibrations("attic") == {"temperature": pytest.approx(-4.0, abs=0.01)}
+        await board.uncalibrate("attic", "temperature")
+        assert board.latest("attic")[0].value == pytest.approx(25.0, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("channel", "value", "reason"),
+    [("taste", 1.0, "no channel 'taste'"), ("humidity", 5000.0, "humidity is from 0 to 100 %RH")],
+)
+async def test_nonsense_is_no_calibration(channel, value, reason):
+    async with Rig().board as board:
+        with pytest.raises(InvalidArgumentsError, match=reason):
+            await board.calibrate("attic", channel, value)
+
+
+async def test_a_failed_calibration_changes_nothing():
+    rig = Rig()
+    async with rig.board as board:
+        await board.calibrate("attic", "temperature", 20.0)
         rig.bus.stuck = True
         with pytest.raises(BusError):
-            await board.calibrate("attic", "temperature", 99.0)
+            await board.calibrate("attic", "temperature", 30.0)
         rig.bus.stuck = False
-        assert (await board.read("attic", "temperature"))[0].value == pytest.approx(20.0)
+        assert (await board.read("attic", "temperature"))[0].value == pytest.approx(20.0, abs=0.01)
+
+
+def test_settings_of_a_channel_that_is_not_there_are_refused():
+    """Its alarm would never ring."""
+    with pytest.raises(
+        ConfigError, match=r"attic.channels.temprature: .*did you mean 'temperature'"
+    ):
+        Rig(channels={"temprature": ChannelConfig()})
 
 
 async def test_stored_calibrations_are_used():

@@ -203,6 +203,8 @@ async def test_a_machine_without_gpio_has_no_lines(tmp_path):
     assert await gpio.lines() == []
     with pytest.raises(NoDeviceError, match="'GPIO17': this machine shows no GPIO chip"):
         await gpio.request("GPIO17", INPUT, "test")
+    with pytest.raises(NoDeviceError, match="'GPIO17': this machine shows no GPIO chip"):
+        await gpio.canonical("GPIO17")
     await gpio.close()
     with pytest.raises(NoDeviceError, match="closed"):
         await gpio.lines()

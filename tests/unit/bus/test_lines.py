@@ -1,5 +1,7 @@
 """Which GPIO line a name means."""
 
+import tracemalloc
+
 import pytest
 
 from edged.bus import LineState
@@ -89,3 +91,35 @@ def test_the_header_is_that_of_the_raspberry_pi():
 def test_what_is_no_line_says_what_to_write(line, chips, reason):
     with pytest.raises(NoDeviceError, match=reason):
         find(line, chips)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["A" * 15_000_000, "gpiochip0/" + "9" * 5_000, "9" * 5_000, "9" * 65, "pin " + "1" * 5_000],
+    ids=["letters", "offset", "number", "65", "pin"],
+)
+def test_what_is_longer_than_any_name_is_refused_by_its_length(line):
+    """Text without end costs neither memory nor a fault; what is told is short."""
+    tracemalloc.start()
+    with pytest.raises(NoDeviceError, match="no GPIO line") as refused:
+        find(line, [PI_4])
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(str(refused.value)) < 250
+    assert "pinctrl-bcm2711 (gpiochip0, 58 lines)" in str(refused.value)
+    assert peak < 1 << 20
+
+
+@pytest.mark.parametrize("line", ["gpiochip0/" + "9" * 54, "9" * 64])
+def test_an_offset_of_many_digits_is_one_that_is_not_there(line):
+    with pytest.raises(NoDeviceError, match="no line 9{54} on|write GPIO and its BCM number"):
+        find(line, [PI_4])
+
+
+@pytest.mark.parametrize(
+    "line", ["gpiochip0/٣", "pin ١١", "GPIO١٧", "١٧", "gpiochip0/³"]
+)  # digits of other scripts
+def test_digits_are_ascii(line):
+    """What looks like another number is none."""
+    with pytest.raises(NoDeviceError, match="no GPIO line"):
+        find(line, [PI_4])

@@ -47,7 +47,14 @@ async def test_devices_are_listed_and_masters_are_not(bus):
 async def test_a_board_without_1_wire_has_no_devices(tmp_path):
     bus = KernelOneWire(str(tmp_path))
     assert await bus.devices() == []
-    with pytest.raises(NoDeviceError, match="there is none"):
+    with pytest.raises(
+        NoDeviceError, match="there is no bus: switch it on with dtoverlay=w1-gpio"
+    ):
+        await bus.read(FIRST, "temperature")
+    (tmp_path / "bus/w1/devices/w1_bus_master1").mkdir(parents=True)
+    with pytest.raises(
+        NoDeviceError, match="there is none: check power, data line and the pull-up"
+    ):
         await bus.read(FIRST, "temperature")
     await bus.close()
 

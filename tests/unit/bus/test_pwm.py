@@ -167,7 +167,7 @@ async def test_a_name_of_two_chips_is_refused(root, pwm):
     os.makedirs(directory)
     os.symlink(os.path.join(root, "devices/other/fe20c000.pwm"), f"{directory}/device")
     put(root, "pwmchip3/npwm", "1")
-    with pytest.raises(NoDeviceError):
+    with pytest.raises(NoDeviceError, match="is of several chips: name pwmchip0 or pwmchip3"):
         await pwm.request("fe20c000.pwm/0", "test")
     assert (await pwm.request("soc/fe20c000.pwm/0", "test")).name == "pwmchip0/0"
 

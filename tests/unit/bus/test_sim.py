@@ -171,8 +171,25 @@ async def test_a_line_is_found_by_name_and_by_chip_and_offset(gpio):
         await gpio.request("gpio-sim/0", LineSettings("output", output_value=True), "a")
     ).release()
     assert gpio.level("GPIO17") is True
-    with pytest.raises(NoDeviceError, match="no line 'GPIO4': the lines are GPIO17, GPIO27"):
-        await gpio.request("GPIO4", LineSettings("input"), "a")
+    for wrong, hint in {
+        "pump": "no line 'pump': the lines are GPIO17, GPIO27",
+        "17": r"no line '17': did you mean GPIO17\?",
+        "gpio27": r"no line 'gpio27': did you mean GPIO27\?",
+    }.items():
+        with pytest.raises(NoDeviceError, match=hint):
+            await gpio.request(wrong, LineSettings("input"), "a")
+
+
+async def test_many_lines_are_not_all_listed():
+    many = SimGpio({f"GPIO{n}": None for n in range(28)}, lambda: 0.0)
+    with pytest.raises(NoDeviceError, match="the lines are GPIO0, .*, GPIO7, …$"):
+        await many.request("pump", LineSettings("input"), "a")
+
+
+async def test_a_line_has_one_canonical_name(gpio):
+    assert await gpio.canonical("GPIO17") == await gpio.canonical("gpio-sim/0") == "gpio-sim/0"
+    with pytest.raises(NoDeviceError, match="no line 'GPIO4'"):
+        await gpio.canonical("GPIO4")
 
 
 async def test_second_request_of_a_line_is_refused_with_its_consumer(gpio):

@@ -70,20 +70,39 @@ def test_lists_and_objects_are_read_where_the_schema_wants_them(daemon):
             "text": {"type": "string"},
             "maybe": {"anyOf": [{"type": "object"}, {"type": "null"}]},
             "either": {"anyOf": [{"type": "array"}, {"type": "string"}]},
-            "broken": {"type": "array"},
+            "data": {"anyOf": [{"type": "array"}, {"type": "string"}, {"type": "object"}]},
         }
     }
     client = daemon(schema=schema)
-    words = ['names=["a"]', "text=[1]", 'maybe={"a":1}', "either=[1]", "broken=[1", "new={}"]
+    words = ['names=["a"]', "text=[1]", 'maybe={"a":1}', "either=[1]", "new={}"]
+    words += ['data={"hex":"0102"}']
     assert run(["call", "t", *words]) == 0
     assert client.called[0][1] == {
         "names": ["a"],
         "text": "[1]",
         "maybe": {"a": 1},
-        "either": "[1]",
-        "broken": "[1",
+        "either": [1],
+        "data": {"hex": "0102"},
         "new": "{}",
     }
+
+
+@pytest.mark.parametrize(
+    ("schema", "says"),
+    [
+        ({"type": "array"}, "data: begins like JSON and is none: Input data was truncated"),
+        (
+            {"anyOf": [{"type": "array"}, {"type": "string"}]},
+            "text that begins so goes with --args",
+        ),
+    ],
+)
+def test_what_begins_like_a_list_and_is_none_is_not_sent_as_text(daemon, capsys, schema, says):
+    """A chip would be sent the brackets."""
+    client = daemon(schema={"properties": {"data": schema}})
+    assert run(["call", "t", "data=[1,"]) == 2
+    assert says in capsys.readouterr().err
+    assert client.called == []
 
 
 def test_unknown_tool_is_left_to_the_call(daemon):

@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from edged import settings
-from edged.cli import config, run, show
+from edged import plugins, settings
+from edged.cli import config, drivers, run, show
 from edged.errors import ConfigError
 from edged.results import MASK
 from edged.transports import http
@@ -132,6 +132,91 @@ def test_fault_of_the_file_has_its_place(place, capsys):
     err = capsys.readouterr().err
     assert f"{place}/edged.yaml:2" in err
     assert "listen" in err
+
+
+def test_fault_of_the_board_has_its_place(place, capsys):
+    """`edged config` says whether `edged serve` can start: drivers are asked too."""
+    text = (
+        "board:\n  sensors:\n    a:\n      driver: ina219\n      options:\n        shunt_ohm: 1\n"
+    )
+    (place / "edged.yaml").write_text(text)
+    assert run(["config", "--config", str(place / "edged.yaml")]) == 1
+    assert capsys.readouterr().err == (
+        f"edged: {place}/edged.yaml:6: board.sensors.a.options.shunt_ohm: unknown key; "
+        "did you mean 'shunt_ohms'?\n"
+    )
+
+
+@pytest.mark.parametrize("name", plugins.names("edged.drivers"))
+def test_a_driver_tells_what_it_takes(name, capsys):
+    """All of its options, with types and defaults; its address stands beside them."""
+    assert run(["config", "--driver", name]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith(f"{name}: ")
+    assert run(["config", "--driver", name, "--json"]) == 0
+    found = msgspec.json.decode(capsys.readouterr().out)
+    module = plugins.load("edged.drivers", name)
+    options = set(found["options"]["properties"])
+    assert options == set(module.Config.__struct_fields__) - {"address", "id"}
+    assert all(f"\n{option} " in out for option in options)
+    assert all(f"\n{command.name}: " in out for command in module.INFO.commands)
+
+
+def test_options_are_told_with_type_range_default_and_their_docstring(capsys):
+    """From the driver's own `Config`; entries that are settings themselves too."""
+    run(["config", "--driver", "ina219"])
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert "shunt_ohms number over 0 required of the resistor on the board, which" in " ".join(
+        lines
+    )
+    assert any(line.startswith("samples 1|2|4|8|16|32|64|128 default 1 ") for line in lines)
+    run(["config", "--driver", "pca9685"])
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert "addresses 55 from 0x40 to 0x77" in lines
+    assert "servos.*.max_us number default 2000.0 longest pulse." in lines
+    assert any(line.startswith("trim number 0.9 to 1.1 ") for line in lines)
+
+
+def test_notes_are_those_of_the_fields_alone_and_of_the_bases_too():
+    """Google docstrings: a section ends where the next begins."""
+
+    class Base(msgspec.Struct):
+        """Settings.
+
+        Attributes:
+            first: begins here
+                and ends here.
+        """
+
+        first: int = 0
+
+    class More(Base):
+        """More of them.
+
+        Attributes:
+            second: another.
+
+        Raises:
+            third: none.
+        """
+
+        second: int = 0
+
+    assert drivers.notes(More) == {"first": "begins here and ends here.", "second": "another."}
+
+
+def test_all_drivers_are_listed(capsys):
+    assert run(["config", "--driver"]) == 0
+    names = [line.split()[0] for line in capsys.readouterr().out.splitlines()[1:]]
+    assert names == plugins.names("edged.drivers")
+    assert run(["config", "--driver", "--json"]) == 0
+    rows = msgspec.json.decode(capsys.readouterr().out)["drivers"]
+    assert {"driver": "host", "bus": "sysfs", "title": rows[names.index("host")]["title"]} in rows
+
+
+def test_a_driver_that_is_not_there_is_told_the_nearest(capsys):
+    assert run(["config", "--driver", "bme820"]) == 1
+    assert "did you mean 'bme280'?" in capsys.readouterr().err
 
 
 def test_origins_stay_within_the_terminal_and_read_back_all_the_same(place, capsys, monkeypatch):

@@ -102,6 +102,25 @@ def test_each_fact_is_told_once_in_words_and_within_80_columns(shown):
     )
 
 
+def test_alarms_and_what_cannot_be_used_are_problems(shown):
+    """Told once, where people look for what is wrong."""
+    board = {
+        "sensors": {"attic": "nothing answered at address 0x76 on i2c-1", "rain": "warming"},
+        "lines": {"led": "line GPIO17 is used by 'x'"},
+        "actuators": {"pump": "ok"},
+        "alarms": {"soil a0": "below: 12 %"},
+    }
+    text, _ = shown({**FOUND, "tools": {"enabled": 9}, "problems": [], "board": board})
+    assert (
+        "sensors        attic see problems, rain warming\n"
+        "lines          led see problems\n"
+        "actuators      pump ok\n"
+        "problems       sensor attic: nothing answered at address 0x76 on i2c-1\n"
+        "               line led: line GPIO17 is used by 'x'\n"
+        "               alarm: soil a0 is below: 12 %\n"
+    ) in text
+
+
 def test_json_is_what_the_daemon_said(shown):
     text, asked = shown(FOUND, "--json")
     assert json.loads(text) == FOUND

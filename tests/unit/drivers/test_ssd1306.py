@@ -4,6 +4,7 @@ import asyncio
 import io
 import struct
 import sys
+import tracemalloc
 import zlib
 
 import msgspec
@@ -186,6 +187,62 @@ async def test_a_text_that_does_not_fit_is_refused_and_changes_nothing(height, t
     with pytest.raises(InvalidArgumentsError, match=words):
         await device.act("text", Text(text))
     assert sim.shown() == (DARK,) * height
+
+
+def test_a_text_that_could_not_be_shown_is_not_taken():
+    """Nor looked at line by line."""
+    assert msgspec.convert({"text": "x" * 1_000}, Text)
+    with pytest.raises(msgspec.ValidationError, match="length <= 1000"):
+        msgspec.convert({"text": "\n" * 1_001}, Text)
+
+
+def chunk(kind, body):
+    """RFC 2083, 3.2."""
+    whole = kind + body
+    return struct.pack(">I", len(body)) + whole + struct.pack(">I", zlib.crc32(whole))
+
+
+MIB = b"A" * (1 << 20)
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        (b"zTXt", b"k%d\0\0"),
+        (b"iTXt", b"k%d\0\1\0\0\0"),
+        (b"iCCP", b"k%d\0\0"),
+        (b"sPLT", b"k%d\0\0"),
+    ],
+)
+def test_what_a_png_tells_besides_is_not_unpacked(kind, body):
+    """Sixty chunks of a megabyte each are 62 kB to send."""
+    packed = zlib.compress(MIB, 9)
+    told = b"".join(chunk(kind, body.replace(b"%d", b"%d" % n) + packed) for n in range(60))
+    heavy = SMALL_PNG[:33] + told + SMALL_PNG[33:]
+    assert len(heavy) < 70_000
+    tracemalloc.start()
+    picture = ssd1306.png_picture(heavy, 64)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 1 << 20
+    assert picture.tobytes() == ssd1306.png_picture(SMALL_PNG, 64).tobytes()
+
+
+def test_a_palettes_transparency_still_counts():
+    """4.2.9: `tRNS` is no mere word about the picture."""
+    file = io.BytesIO()
+    Pil.new("P", (128, 64), 1).save(file, "PNG", transparency=1)
+    seen = ssd1306.png_picture(file.getvalue(), 64)
+    assert not any(seen.tobytes())
+    assert b"tRNS" in file.getvalue()
+
+
+@pytest.mark.parametrize(
+    "rest", [b"", b"\0", b"\0\0\0\5IDAT", b"\xff\xff\xff\xfftEXt", b"\0" * 40]
+)
+def test_a_png_that_ends_anywhere_is_refused(rest):
+    with pytest.raises(InvalidArgumentsError, match="whole PNG"):
+        ssd1306.png_picture(SMALL_PNG[:33] + rest, 64)
 
 
 async def test_what_the_font_lacks_is_a_question_mark(device, sim):

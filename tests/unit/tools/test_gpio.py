@@ -113,6 +113,10 @@ async def test_a_board_without_lines_says_how_to_add_them(core):
         result = await use(core, bare)
         assert "add them under `board: gpio:`" in result.for_llm
         missing = await use(core, bare, action="read")
+        whole = await use(core, bare, action="list", all=True)
+    assert whole.for_llm.startswith(
+        "No GPIO chip is here: check that the kernel's driver is loaded."
+    )
     assert missing.for_llm.endswith("lines: none is configured")
 
 

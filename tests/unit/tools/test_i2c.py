@@ -6,7 +6,7 @@ import pytest
 from edged.board import Board
 from edged.bus.settings import BoardConfig, SensorConfig
 from edged.bus.sim import SimBuses, SimI2c
-from edged.errors import InvalidArgumentsError
+from edged.errors import EdgedError, InvalidArgumentsError
 from edged.tools import i2c as module
 
 SPEC_READ = {"action": "read", "bus": "/dev/i2c-1", "address": 0x48, "register": 0x00}
@@ -37,15 +37,17 @@ def chip():
 def use(core, chip):
     core.add(*module.TOOLS)
 
-    async def call(allow=(), buses=1, **arguments):
-        i2c = {f"i2c-{n}": SimI2c(f"i2c-{n}", {0x48: chip}) for n in range(1, buses + 1)}
+    async def call(allow=(), buses=1, caller=None, **arguments):
+        chips = dict.fromkeys((0x20, 0x48, 0x70, 0x76), chip)
+        i2c = {f"i2c-{n}": SimI2c(f"i2c-{n}", dict(chips)) for n in range(1, buses + 1)}
         config = BoardConfig(
             sensors={"attic": SensorConfig(driver="bme280", bus="i2c-1")}, allow=list(allow)
         )
         async with Board(config, SimBuses(i2c=i2c), core.clock, sleep=core.sleep) as board:
             services = msgspec.structs.replace(core.dispatcher.services, board=board)
             core.dispatcher.services = services
-            return await core.call("i2c", msgspec.json.encode(arguments), core.agent)
+            raw = msgspec.json.encode(arguments)
+            return await core.call("i2c", raw, caller or core.agent)
 
     return call
 
@@ -97,14 +99,85 @@ async def test_a_transfer_reads_in_one_transaction(use, chip):
 
 async def test_a_register_may_have_two_bytes(use, chip):
     """AT24C32 and larger, VL53L1X and others."""
-    await use(address=0x48, register="0x1234", register_size=2)
+    await use(address=0x48, register="0x1234", register_size=2, confirm=True)
     assert chip.written == [b"\x12\x34"]
 
 
-async def test_what_a_sensor_holds_is_not_written(use):
-    """Issue 3, part 3: claims with the holder's name."""
-    result = await use(address=0x76, register=0, data=[1], confirm=True)
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"register": 0, "data": [1]},
+        {"register": 0xE0B6, "register_size": 2},
+        {"register": 0},
+        {},
+        {"action": "transfer", "data": [1]},
+        {"action": "transfer", "register": 1},
+    ],
+)
+async def test_what_a_sensor_holds_is_not_touched(use, arguments):
+    """Issue 3, part 3: claims with the holder's name; a read may do as much as a write."""
+    result = await use(address=0x76, confirm=True, **arguments)
     assert result.for_llm == "i2c-1/0x76 is in use by the sensor attic"
+
+
+async def test_an_owner_who_looks_for_a_fault_may_read_what_a_sensor_holds(core, use, chip):
+    """A register of one byte, of a chip that has registers; and nothing is written."""
+    chip.memory[0xD0] = 0x60
+    result = await use(caller=core.owner, address=0x76, register=0xD0)
+    assert result.structured["data"] == [0x60]
+    for more in ({"register_size": 2}, {"data": [1]}, {"action": "transfer", "data": [1]}):
+        refused = await use(caller=core.owner, address=0x76, register=1, confirm=True, **more)
+        assert refused.for_llm == "i2c-1/0x76 is in use by the sensor attic"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"address": 0x20, "register": 255},
+        {"address": 0x70, "register": 8},
+        {"address": 0x48, "register": "0x0166", "register_size": 2},
+        {"address": 0x20, "action": "transfer", "register": 255},
+        {"address": 0x20, "register": 255, "stop_between": True},
+    ],
+)
+async def test_a_read_that_writes_data_needs_a_confirmation(use, chip, arguments):
+    """What selects a register is an output's new level to a chip that has none."""
+    result = await use(**arguments)
+    assert "needs confirm: true" in result.for_llm
+    assert chip.written == []
+
+
+@pytest.mark.parametrize(
+    ("bus", "reason"),
+    [
+        ("i2c-1/0x70/3", "a write to i2c-1/0x70 needs confirm: true"),
+        ("i2c-1/112/3", "a write to i2c-1/0x70 needs confirm: true"),
+        ("i2c-1/0x20/7", "a multiplexer is at 0x70 to 0x77"),
+        ("i2c-1/0x70/" + "0" * 5000, "0x70"),
+    ],
+)
+async def test_a_multiplexer_is_not_switched_without_a_word(use, chip, bus, reason):
+    """To choose a channel writes to its address, and lets through what is before it."""
+    result = await use(bus=bus, address=0x48, register=0)
+    assert reason in result.for_llm
+    assert chip.written == []
+
+
+async def test_what_is_held_before_a_multiplexer_is_held_behind_it_too(use):
+    """The chips of the trunk answer whatever channel is on."""
+    result = await use(bus="i2c-1/0x70/0", address=0x76, data=[1], confirm=True)
+    assert result.for_llm == "i2c-1/0x76 is in use by the sensor attic"
+
+
+@pytest.mark.parametrize("hex_", ["ff " * 100_000, "0x" + "ff" * 9000])
+async def test_more_bytes_than_a_transfer_has_are_refused_before_they_are_read(use, hex_):
+    """Five million bytes of hex were 800 MB of lists."""
+    try:
+        result = await use(address=0x48, data={"hex": hex_}, confirm=True)
+        text = result.for_llm
+    except EdgedError as error:
+        text = str(error)
+    assert "over" in text
 
 
 @pytest.mark.parametrize(
@@ -124,7 +197,7 @@ async def test_what_a_sensor_holds_is_not_written(use):
         ({"address": 72, "action": "read", "data": [1]}, "belongs to action write or transfer"),
         ({"bus": "i2c-9", "address": 72}, "no bus i2c-9"),
         ({"address": 72, "buses": 2}, "bus: is required: there is i2c-1, i2c-2"),
-        ({"address": 0x20}, "nothing answered at address 0x20"),
+        ({"address": 0x21}, "nothing answered at address 0x21"),
     ],
 )
 async def test_what_makes_no_sense_is_refused_with_what_would(use, arguments, reason):
@@ -141,7 +214,8 @@ async def test_what_makes_no_sense_is_refused_with_what_would(use, arguments, re
 async def test_the_buses_are_listed_and_scanned(use):
     assert (await use()).for_llm == "i2c-1"
     scanned = await use(action="scan")
-    assert scanned.structured["found"][0]["address"] == "0x48"
+    found = [row["address"] for row in scanned.structured["found"]]
+    assert found == ["0x20", "0x48", "0x70", "0x76"]
     assert "0x48: " in scanned.for_llm
     none = await use(buses=0)
     assert "no I2C bus" in none.for_llm

@@ -4,9 +4,10 @@ import msgspec
 import pytest
 
 from edged.board import Board
-from edged.bus.settings import BoardConfig, SensorConfig
+from edged.bus.settings import BoardConfig, HistoryConfig, SensorConfig
 from edged.bus.sim import SimBuses, SimI2c
 from edged.drivers import bme280
+from edged.history import History
 from edged.tools import sensors
 
 
@@ -149,3 +150,21 @@ async def test_a_board_without_sensors_says_how_to_add_them(core):
             result = await read(core, bare, action=action)
             assert "add them under `board: sensors:`" in result.for_llm
             assert result.structured == {"sensors": []}
+
+
+@pytest.mark.parametrize(("step", "seconds"), [("60", 60), (60, 60), ("0", 0), ("1m", 60)])
+async def test_a_step_may_be_bare_seconds_as_text_too(core, tmp_path, step, seconds):
+    """What a shell or a URL gives is text."""
+    history = History(str(tmp_path / "samples.db"), HistoryConfig(), core.clock)
+    services = msgspec.structs.replace(core.dispatcher.services, history=history)
+    core.dispatcher.services = services
+    history.add(await core.board.read("greenhouse"))
+    for since in ("3600", "1h", "-1h"):
+        asked = {"action": "history", "sensor": "greenhouse", "since": since, "step": step}
+        result = await read(core, **asked)
+        assert not result.is_error, result.for_llm
+        assert {one["step_s"] for one in result.structured["series"]} == {seconds}
+    for key in ("since", "step"):
+        wrong = await read(core, action="history", sensor="greenhouse", **{key: "soon"})
+        assert wrong.for_llm.startswith(f"sensor: {key}: 'soon' is n")
+    await history.close()

@@ -7,7 +7,7 @@ import pytest
 
 from edged.board import Board
 from edged.bus import PortInfo
-from edged.bus.settings import BoardConfig
+from edged.bus.settings import BoardConfig, SensorConfig
 from edged.bus.sim import SimBuses, SimSerial
 from edged.errors import NoDeviceError
 from edged.identity import Caller
@@ -590,3 +590,23 @@ def test_the_schema_is_plain():
     ]  # fmt: skip
     assert properties["baudrate"]["type"] == "integer"
     assert properties["length"]["maximum"] == 65_536
+
+
+@pytest.mark.parametrize("written", ["/dev/ttyUSB0", "ttyUSB0", "usb:1a86:7523"])
+async def test_a_port_of_a_device_is_refused_however_the_configuration_names_it(
+    core, ports, written
+):
+    """Issue 3, part 3: claims are on the port, not on a way of writing it."""
+    core.add(*serial.TOOLS)
+
+    async def find(port):
+        return (await ports.list())[0]
+
+    ports.find = find
+    config = BoardConfig(sensors={"dust": SensorConfig(driver="pms5003", bus=written)})
+    board = Board(config, SimBuses(serial=ports), core.clock)
+    core.dispatcher.services = msgspec.structs.replace(
+        core.dispatcher.services, board=board, serial=SerialSessions(core.clock)
+    )
+    result = await use(core, action="open", port="ttyUSB0")
+    assert result.for_llm == "ttyUSB0 is in use by the sensor dust"

@@ -289,21 +289,21 @@ def test_when_two_users_fill_the_table_the_oldest_result_makes_room_for_a_third(
 
 def test_one_user_takes_three_quarters_of_the_places_at_most() -> None:
     """Nobody locks the others out."""
-    places = Places(256)
+    places = Places(256, 192)
     assert sum(places.take(1000, owner=False) for _ in range(300)) == 192
     assert places.take(1001, owner=False)
 
 
 def test_owners_always_have_places_left() -> None:
     """Whoever must put things right gets in."""
-    places = Places(256)
+    places = Places(256, 192)
     taken = sum(places.take(uid, owner=False) for uid in range(300))
     assert taken == 256 - OWNERS_PLACES
     assert sum(places.take(0, owner=True) for _ in range(300)) == OWNERS_PLACES
 
 
 def test_owners_count_too_and_a_place_given_back_is_free() -> None:
-    places = Places(4)
+    places = Places(4, 3)
     assert all(places.take(0, owner=True) for _ in range(4))
     assert not places.take(0, owner=True)
     assert not places.take(1000, owner=False)
