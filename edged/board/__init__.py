@@ -105,13 +105,11 @@ class Board:
         self._loose = LooseLines(self._lines, lambda: buses.gpio, clock, publish)
         refuse_twice(
             [
-                *(taken for s in self._sensors.values() for taken in s.slot.taken()),
-                *(taken for a in self._actuators.values() for taken in a.slot.taken()),
+                *(taken for part in self._parts for taken in part.slot.taken()),
                 *((f"board.gpio.{name}", one.line) for name, one in config.gpio.items()),
             ]
         )
-        parts: list[Sensor | Actuator] = [*self._sensors.values(), *self._actuators.values()]
-        for part in parts:
+        for part in self._parts:
             if part.place:
                 self._claims.take(part.place, part.holder)
 
@@ -389,9 +387,10 @@ class Board:
         Raises:
             BusyError: the message names the holder.
         """
-        for holder, slot in self._slots():
+        for part in self._parts:
+            slot = part.slot
             if slot.driver.INFO.bus == "serial" and await self._is_port(slot.bus, info):
-                raise BusyError(f"{info.name} is in use by {holder}")
+                raise BusyError(f"{info.name} is in use by {part.holder}")
 
     async def _is_port(self, written: str, info: PortInfo) -> bool:
         try:
@@ -400,13 +399,14 @@ class Board:
             # Not there now, so it is another one.
             return False
 
-    def _slots(self) -> list[tuple[str, Slot]]:
-        parts: list[Sensor | Actuator] = [*self._sensors.values(), *self._actuators.values()]
-        return [(part.holder, part.slot) for part in parts]
+    @property
+    def _parts(self) -> Sequence[Sensor | Actuator]:
+        """The configured devices."""
+        return (*self._sensors.values(), *self._actuators.values())
 
     def names_bus(self, bus: str) -> bool:
         """Whether the configuration names an I2C bus: a device is on it."""
-        return any(slot.bus == bus for _, slot in self._slots())
+        return any(part.slot.bus == bus for part in self._parts)
 
     def check_confirmed(self, place: str, confirmed: bool) -> None:
         """Refuse a write that nobody confirmed, to a place that the writer holds.
