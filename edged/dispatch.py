@@ -301,9 +301,17 @@ class Dispatcher:
                 call.outcome = results.failure(f"timed out after {limit:g} s"), "timeout"
             else:
                 call.outcome = _failed(call, tool, error)
+        # Here, for a task's callbacks come one turn of the loop later.
+        try:
+            self._ended(call, outcome)
+        except Exception as error:  # noqa: BLE001  a door's fault, which is not the task group's
+            said = {"message": f"the end of call {call.id}", "exception": error}
+            asyncio.get_running_loop().call_exception_handler(said)
 
     def _ended(self, call: Call, outcome: Result | Awaitable[Result]) -> None:
         """The task is over; of one that was cancelled before it began, nothing ran at all."""
+        if call.task is None:
+            return
         # A cancelled task's exception holds its frame, and that the call: no cycle is left.
         call.task = None
         who = call.caller.who

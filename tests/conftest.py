@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from hypothesis import settings
 
 from edged.audit import Trail
 from edged.board.sim import sim_board
@@ -19,6 +20,10 @@ from edged.services import Services
 from edged.store import Store
 from edged.testing.clock import FakeClock
 from edged.tokens import Tokens
+
+# How long an example takes says how busy the machine is.
+settings.register_profile("edged", deadline=None)
+settings.load_profile("edged")
 
 BOUND_S = 10.0
 SECRET = "configured-secret"

@@ -7,8 +7,7 @@ here; so the owner, and a sensor's next sample, wait for few of everyone. Loop t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Hashable
-from contextlib import asynccontextmanager
+from collections.abc import Hashable
 
 from edged.board import Board
 
@@ -28,9 +27,8 @@ _queues: dict[Hashable, _Queue] = {}
 """Those that somebody waits in or came through, by board, place and caller."""
 
 
-@asynccontextmanager
-async def turn(board: Board, place: str, who: str) -> AsyncIterator[None]:
-    """Wait until few enough of the caller's are at a place.
+class turn:  # noqa: N801  used as a function
+    """Waits until few enough of the caller's are at a place.
 
     Args:
         board: whose buses they are.
@@ -38,16 +36,32 @@ async def turn(board: Board, place: str, who: str) -> AsyncIterator[None]:
             one bus.
         who: the caller's `Caller.who`.
     """
-    root = place.partition("/")[0].partition(".")[0]
-    key = (id(board), root, who)
-    queue = _queues.get(key)
-    if queue is None:
-        queue = _queues[key] = _Queue()
-    queue.users += 1
-    try:
-        async with queue.places:
-            yield
-    finally:
+
+    __slots__ = ("_key",)
+
+    def __init__(self, board: Board, place: str, who: str) -> None:
+        root = place.partition("/")[0].partition(".")[0]
+        self._key = (id(board), root, who)
+
+    async def __aenter__(self) -> None:
+        queue = _queues.get(self._key)
+        if queue is None:
+            queue = _queues[self._key] = _Queue()
+        queue.users += 1
+        try:
+            await queue.places.acquire()
+        except BaseException:
+            self._leave(queue)
+            raise
+
+    async def __aexit__(self, *_error: object) -> None:
+        queue = _queues[self._key]
+        try:
+            queue.places.release()
+        finally:
+            self._leave(queue)
+
+    def _leave(self, queue: _Queue) -> None:
         queue.users -= 1
         if not queue.users:
-            del _queues[key]
+            del _queues[self._key]

@@ -1524,7 +1524,7 @@ async def test_without_its_library_http_says_so_and_the_daemon_goes_on(
     assert "HTTP cannot be served" in capsys.readouterr().err
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 @given(body=st.binary(max_size=200) | _JSON, chunked=st.booleans())
 def test_any_body_gets_an_answer_and_the_next_request_is_served(
     running: tuple[asyncio.Runner, Door], body: bytes, chunked: bool
@@ -1546,7 +1546,7 @@ def test_any_body_gets_an_answer_and_the_next_request_is_served(
     assert parsed(runner.run(door.raw(asks)))[0] == 200
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.binary(min_size=1, max_size=300))
 def test_any_bytes_get_a_refusal_or_the_end(
     running: tuple[asyncio.Runner, Door], data: bytes

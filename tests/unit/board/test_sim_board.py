@@ -68,7 +68,7 @@ async def test_it_has_a_dozen_devices(at):
         assert not any(part.error for part in (*it.board.actuators, *it.board.lines))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(second=st.floats(0, 7 * DAY_S), later=st.floats(0, 2 * DAY_S))
 def test_every_sensor_has_its_values_at_any_time(second, later):
     """Nothing in the story is beyond what a chip can measure."""
@@ -348,7 +348,7 @@ def test_it_is_the_same_however_often_one_looks():
     assert one.co2_ppm == pytest.approx(other.co2_ppm, abs=2)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(st.tuples(st.floats(0, 2 * DAY_S), st.booleans(), st.floats(-1, 2)), max_size=8))
 def test_nothing_ever_is_beyond_what_can_be(acts):
     clock = at_hour(0)

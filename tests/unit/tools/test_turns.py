@@ -106,11 +106,17 @@ async def test_channels_and_chip_selects_are_of_one_bus(core, first, second, is_
     async with turn(board, first, "uid 1"), turn(board, first, "uid 1"):
         async with turn(board, first, "uid 2"):
             pass
-        third = asyncio.create_task(turn(board, second, "uid 1").__aenter__())
+        began = asyncio.Event()
+
+        async def third():
+            async with turn(board, second, "uid 1"):
+                began.set()
+
+        waiting = asyncio.create_task(third())
         await asyncio.sleep(0)
-        assert third.done() is not is_one
-        third.cancel()
-        await asyncio.wait([third])
+        assert began.is_set() is not is_one
+        waiting.cancel()
+        await asyncio.wait([waiting])
 
 
 async def test_who_gives_up_while_waiting_leaves_nothing_behind(core, chip):
