@@ -18,10 +18,10 @@ from edged.board.device import Ports, Slot
 from edged.board.line import GpioLine, LineInfo
 from edged.board.loose import LooseLines
 from edged.board.sensor import Publish, Sensor, SensorInfo
-from edged.bus import Buses, Edge, PortInfo, PwmChannel
+from edged.bus import Buses, Edge, PortInfo, PwmChannel, Sleep
 from edged.bus.settings import BoardConfig, bus_name
 from edged.clock import Clock
-from edged.drivers import Sample, Sleep
+from edged.drivers import Sample
 from edged.errors import (
     BusyError,
     DeniedError,

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import re
+from functools import partial
 from typing import Any, cast
 
 import msgspec
 
 from edged import plugins, yamlio
-from edged.bus import Buses, Kind, SerialPort, SerialSettings
+from edged.bus import Buses, I2c, Kind, SerialPort, SerialSettings, Sleep
 from edged.bus.settings import DeviceConfig
-from edged.drivers import Channel, Device, Driver, Sleep
+from edged.drivers import Channel, Device, Driver, Sample
 from edged.errors import BusyError, ConfigError, Fault, NoDeviceError
 
 USUAL_BUS = {"i2c": "i2c-1", "spi": "spi0.0"}
@@ -136,6 +137,8 @@ class Slot:
         self.settings = _settings(key, config, self.driver)
         self._buses, self._ports, self._sleep = buses, ports, sleep
         self._port: SerialPort | None = None
+        self._i2c: I2c | None = None
+        """The bus of a device that it may measure on its own thread."""
         self.device: Device | None = None
         self.lock = asyncio.Lock()
         """Held by whoever uses the device: it is found, lost and told one thing at a time."""
@@ -198,8 +201,23 @@ class Slot:
         """
         if self.device is None:
             bus = await self._open_bus()
-            self.device = await self.driver.probe(self.settings, bus, self._sleep)
+            info, sleep = self.driver.INFO, self._sleep
+            self._i2c = bus if info.bus == "i2c" and not info.needs_loop else None
+            if self._i2c is not None:
+                sleep = partial(self._i2c.pause, sleep=self._sleep)
+            self.device = await self.driver.probe(self.settings, bus, sleep)
         return self.device
+
+    async def measure(self) -> tuple[Sample, ...]:
+        """What the device measures, found and set up if it was not.
+
+        Raises:
+            NoDeviceError, BusError, BusyError, DataError: see `Device.read`.
+        """
+        device = await self.find()
+        if self._i2c is None:
+            return await device.read()
+        return await self._i2c.run(device.read(), self._sleep)
 
     async def lose(self) -> None:
         """Forget the device: the next `find` identifies and sets it up anew."""

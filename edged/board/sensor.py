@@ -16,10 +16,10 @@ from edged import log
 from edged.board.claims import Claims
 from edged.board.device import Ports, Slot
 from edged.board.values import AlarmState, Conversion
-from edged.bus import Buses
+from edged.bus import Buses, Sleep
 from edged.bus.settings import ChannelConfig, SensorConfig
 from edged.clock import Clock
-from edged.drivers import Channel, Device, Sample, Sleep
+from edged.drivers import Channel, Device, Sample
 from edged.errors import ConfigError, EdgedError, NoDeviceError
 from edged.units import Quality, Reading, amount
 from edged.yamlio import unknown_key
@@ -303,7 +303,7 @@ class Sensor:
         whole = False
         try:
             device = await self.slot.find()
-            samples = await device.read()
+            samples = await self.slot.measure()
             whole = True
         except EdgedError as error:
             self._failed(error)

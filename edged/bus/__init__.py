@@ -8,11 +8,16 @@ in order; a cancelled or failed one never blocks the next.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 import msgspec
+
+_T = TypeVar("_T")
+
+Sleep = Callable[[float], Awaitable[None]]
+"""Waits that many seconds; injected, so that simulated chips need no real time."""
 
 Kind = Literal["i2c", "spi", "serial", "gpio", "pwm", "w1", "sysfs", "board"]
 """`board`: a device that needs several buses is handed all of them."""
@@ -56,6 +61,20 @@ class I2c(I2cTransfers, Protocol):
 
     def owner(self, address: int) -> str:
         """The kernel's driver that owns the address, `lm75`; empty when none does."""
+
+    async def run(self, work: Coroutine[Any, Any, _T], sleep: Sleep) -> _T:
+        """What a measurement comes to, done where its transfers cost least.
+
+        Args:
+            work: awaits nothing but this bus, and `pause` of it.
+            sleep: how the loop waits for it.
+        """
+        del sleep
+        return await work
+
+    async def pause(self, seconds: float, sleep: Sleep) -> None:
+        """How a measurement waits, whether `run` does it or not."""
+        await sleep(seconds)
 
 
 # SPI ------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import os
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from threading import Thread
+from threading import Thread, get_ident
 from typing import NamedTuple, TypeVar, TypeVarTuple, cast
 
 from edged.errors import NoDeviceError
@@ -39,6 +39,11 @@ class Worker:
         self._thread: Thread | None = None
         self._closed = False
 
+    @property
+    def is_current(self) -> bool:
+        """Whether it is this thread that asks; any may."""
+        return self._thread is not None and self._thread.ident == get_ident()
+
     async def run(self, function: Callable[[*_Args], _T], *args: *_Args) -> _T:
         """What the function returns or raises.
 
@@ -60,6 +65,13 @@ class Worker:
         finally:
             # An error's traceback holds this frame: without this, a cycle.
             del future
+
+    def post(self, function: Callable[[*_Args], None], *args: *_Args) -> None:
+        """Runs a function that raises nothing, at its turn; at once when there is no thread."""
+        if self._closed or self._thread is None:
+            function(*args)
+        else:
+            self._hand_in(_Job(lambda: function(*args), None, None))
 
     def close(self) -> None:
         """Ends the thread after the jobs that are waiting; waits `CLOSE_S` at most."""
@@ -88,8 +100,8 @@ class Worker:
 
 class _Job(NamedTuple):
     call: Callable[[], object]
-    future: asyncio.Future[object]
-    loop: asyncio.AbstractEventLoop
+    future: asyncio.Future[object] | None
+    loop: asyncio.AbstractEventLoop | None
 
 
 def _work(jobs: deque[_Job | None], bell: int) -> None:
@@ -105,6 +117,9 @@ def _work(jobs: deque[_Job | None], bell: int) -> None:
 
 
 def _do(job: _Job) -> None:
+    if job.future is None or job.loop is None:
+        job.call()
+        return
     if job.future.cancelled():
         return
     result, error = None, None

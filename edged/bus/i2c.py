@@ -10,17 +10,22 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import inspect
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
+from typing import Any, TypeVar
 
-from edged.bus import I2cTransfers
+from edged.bus import I2cTransfers, Sleep
 from edged.bus._breaker import Breaker
 from edged.bus._i2cdev import MESSAGE_MAX, Adapter
+from edged.bus._stepping import Done, Pause, give_up, step
 from edged.bus._worker import Worker
 from edged.bus.faults import NO_ANSWER, STUCK, i2c_error, open_error, silent_error
 from edged.clock import Clock
 from edged.errors import BusyError, Fault, InvalidArgumentsError, NoDeviceError
+
+_T = TypeVar("_T")
 
 OWNER_S = 1.0
 """How long it is believed who owns an address: drivers bind when modules are loaded."""
@@ -64,14 +69,52 @@ class KernelI2c:
         self._worker = Worker(self.name)
         self._lock = asyncio.Lock()
         self._held = _HeldI2c(self._transfer)
+        self._holds = 0
+        """Of the measurement that `run` steps."""
         self._owners: dict[int, tuple[str, float]] = {}
         self._looking: asyncio.Future[None]
 
     @asynccontextmanager
     async def hold(self) -> AsyncIterator[I2cTransfers]:
         """Holds the bus for several transfers; waiters are served in order."""
+        if self._worker.is_current:
+            # `run` has it for as long as this goes on.
+            self._holds += 1
+            try:
+                yield self._held
+            finally:
+                self._holds -= 1
+            return
         async with self._lock:
             yield self._held
+
+    async def run(self, work: Coroutine[Any, Any, _T], sleep: Sleep) -> _T:
+        """A measurement, stepped on the bus's thread; see `I2c.run`."""
+        held = False
+        try:
+            while True:
+                if not held:
+                    await self._lock.acquire()
+                    held = True
+                reached = await self._worker.run(step, work)
+                if isinstance(reached, Done):
+                    return reached.value
+                if not self._holds:
+                    held = False
+                    self._lock.release()
+                await sleep(reached.seconds)
+        except BaseException as error:
+            if inspect.getcoroutinestate(work) != inspect.CORO_CLOSED:
+                # After the step that may be under way.
+                self._worker.post(give_up, work, error)
+            raise
+        finally:
+            if held:
+                self._lock.release()
+
+    async def pause(self, seconds: float, sleep: Sleep) -> None:
+        """How what `run` steps sleeps; anything else by `sleep`."""
+        await (Pause(seconds) if self._worker.is_current else sleep(seconds))
 
     async def transfer(self, address: int, write: bytes = b"", read_len: int = 0) -> bytes:
         """One transaction on its own; see `I2cTransfers.transfer`.
@@ -79,7 +122,7 @@ class KernelI2c:
         Raises:
             InvalidArgumentsError: longer than the kernel takes; no byte moved.
         """
-        if not self._lock.locked():
+        if self._worker.is_current or not self._lock.locked():
             # The thread keeps the order, and goes from one to the next without a pause.
             return await self._transfer(address, write, read_len)
         async with self._lock:
@@ -89,6 +132,8 @@ class KernelI2c:
         """Whether something acknowledges the address; what the kernel owns is not asked."""
         if self.owner(address):
             return True
+        if self._worker.is_current:
+            return self._node.detect(address)
         async with self._lock:
             return await self._worker.run(self._node.detect, address)
 
@@ -128,6 +173,8 @@ class KernelI2c:
                 f"read it at {_value(device)}, or unbind the driver (echo "
                 f"{os.path.basename(device)} > {device}/driver/unbind)"
             )
+        if self._worker.is_current:
+            return self._node.transfer(address, write, read_len)
         return await self._worker.run(self._node.transfer, address, write, read_len)
 
     def _device(self, address: int) -> str:

@@ -24,7 +24,7 @@ ADDRESSES = range(0x70, 0x78)
 CHANNELS = 8
 
 
-class MuxI2c:
+class MuxI2c(I2c):
     """One channel, an `edged.bus.I2c`; loop thread only.
 
     Args:

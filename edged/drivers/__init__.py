@@ -7,17 +7,14 @@ and waits. A measurement holds its bus once.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from edged.bus import Kind, SerialSettings
+from edged.bus import Kind, SerialSettings, Sleep
 from edged.clock import Clock
 from edged.units import Quality
-
-Sleep = Callable[[float], Awaitable[None]]
-"""Waits that many seconds; injected, so that simulated chips need no real time."""
 
 
 class Identity(NamedTuple):
@@ -78,6 +75,7 @@ class Info(msgspec.Struct, frozen=True):
         interval_s: no more than one measurement in this time; who asks sooner gets the last.
         warm_up_s: for this long after it was set up its values are not to be trusted.
         stretches: it holds the clock, which some boards get wrong.
+        needs_loop: its measurement awaits more than its bus and its sleep.
     """
 
     title: str
@@ -92,6 +90,7 @@ class Info(msgspec.Struct, frozen=True):
     interval_s: float = 0.0
     warm_up_s: float = 0.0
     stretches: bool = False
+    needs_loop: bool = False
 
 
 class Sample(NamedTuple):

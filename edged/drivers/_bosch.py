@@ -13,8 +13,8 @@ from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 
-from edged.bus import I2c, I2cTransfers
-from edged.drivers import Channel, Sample, Sleep
+from edged.bus import I2c, I2cTransfers, Sleep
+from edged.drivers import Channel, Sample
 from edged.drivers._sample import limited, silent
 from edged.errors import DataError, NoDeviceError
 from edged.register import Field, Register, signed

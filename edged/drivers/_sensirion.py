@@ -11,10 +11,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from edged.bus import I2cTransfers
+from edged.bus import I2cTransfers, Sleep
 from edged.bus.faults import NackError
 from edged.clock import Clock
-from edged.drivers import Sleep
 from edged.drivers._crc import crc8
 from edged.drivers._sample import silent
 from edged.errors import DataError, NoDeviceError

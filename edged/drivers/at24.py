@@ -12,10 +12,10 @@ from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
-from edged.bus import I2c, I2cTransfers
+from edged.bus import I2c, I2cTransfers, Sleep
 from edged.bus.faults import NackError
 from edged.clock import Clock
-from edged.drivers import Command, Info, Sample, Sleep
+from edged.drivers import Command, Info, Sample
 from edged.errors import DataError, Fault, InvalidArgumentsError, NoDeviceError
 
 

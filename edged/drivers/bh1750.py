@@ -11,10 +11,10 @@ from typing import Annotated
 
 import msgspec
 
-from edged.bus import I2c, I2cTransfers
+from edged.bus import I2c, I2cTransfers, Sleep
 from edged.bus.faults import NackError
 from edged.clock import Clock
-from edged.drivers import Channel, Info, Sample, Sleep
+from edged.drivers import Channel, Info, Sample
 from edged.drivers._sample import silent
 from edged.errors import NoDeviceError
 

@@ -6,8 +6,8 @@ carry a BMP280: its identity decides, and humidity is then left out.
 
 from __future__ import annotations
 
-from edged.bus import I2c
-from edged.drivers import Identity, Info, Sleep, _bosch
+from edged.bus import I2c, Sleep
+from edged.drivers import Identity, Info, _bosch
 from edged.drivers._bosch_model import Model
 
 INFO = Info(

@@ -6,8 +6,8 @@ served too, without its humidity.
 
 from __future__ import annotations
 
-from edged.bus import I2c
-from edged.drivers import Identity, Info, Sleep, _bosch
+from edged.bus import I2c, Sleep
+from edged.drivers import Identity, Info, _bosch
 from edged.drivers._bosch_model import Model
 
 INFO = Info(

@@ -6,9 +6,9 @@ that no press between two readings is missed.
 
 from __future__ import annotations
 
-from edged.bus import Gpio, Line
+from edged.bus import Gpio, Line, Sleep
 from edged.clock import Clock
-from edged.drivers import Channel, Info, Sample, Sleep
+from edged.drivers import Channel, Info, Sample
 from edged.drivers._line import Duration, LineConfig, Tally
 
 INFO = Info(

@@ -21,10 +21,10 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from msgspec import Meta
 
-from edged.bus import I2c, I2cTransfers
+from edged.bus import I2c, I2cTransfers, Sleep
 from edged.bus._worker import Worker
 from edged.clock import Clock
-from edged.drivers import Channel, Info, Sample, Sleep
+from edged.drivers import Channel, Info, Sample
 from edged.drivers._sample import silent
 from edged.errors import ConfigError, DataError, EdgedError, NoDeviceError
 from edged.units import UNITS
@@ -37,6 +37,7 @@ INFO = Info(
     bus="i2c",
     addresses=tuple(range(0x08, 0x78)),
     datasheet="CircuitPython core modules, version 9",
+    needs_loop=True,
 )
 
 MEASURE_S = 10.0

@@ -16,9 +16,9 @@ from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 
-from edged.bus import OneWire
+from edged.bus import OneWire, Sleep
 from edged.clock import Clock
-from edged.drivers import Channel, Info, Sample, Sleep
+from edged.drivers import Channel, Info, Sample
 from edged.errors import DataError, NoDeviceError
 from edged.register import signed
 

@@ -12,9 +12,9 @@ from typing import Annotated
 
 import msgspec
 
-from edged.bus import I2c
+from edged.bus import I2c, Sleep
 from edged.clock import Clock, iso
-from edged.drivers import Channel, Command, Info, Sample, Sleep
+from edged.drivers import Channel, Command, Info, Sample
 from edged.drivers._sample import silent
 from edged.errors import DataError, Fault, InvalidArgumentsError, NoDeviceError
 from edged.register import Field, Register, signed

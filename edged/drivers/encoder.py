@@ -13,9 +13,9 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from edged.bus import Bias, Edge, Gpio, Line, LineSettings
+from edged.bus import Bias, Edge, Gpio, Line, LineSettings, Sleep
 from edged.clock import Clock
-from edged.drivers import Channel, Info, Sample, Sleep
+from edged.drivers import Channel, Info, Sample
 from edged.drivers._line import Duration
 from edged.units import duration_s
 

@@ -13,9 +13,9 @@ from typing import Annotated
 
 import msgspec
 
-from edged.bus import Edge, Gpio, Line, LineSettings
+from edged.bus import Edge, Gpio, Line, LineSettings, Sleep
 from edged.clock import Clock
-from edged.drivers import Channel, Info, Sample, Sleep
+from edged.drivers import Channel, Info, Sample
 from edged.errors import NoDeviceError
 
 INFO = Info(

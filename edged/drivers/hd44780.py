@@ -14,9 +14,9 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from edged.bus import I2c, I2cTransfers
+from edged.bus import I2c, I2cTransfers, Sleep
 from edged.clock import Clock
-from edged.drivers import Command, Info, Sample, Sleep
+from edged.drivers import Command, Info, Sample
 from edged.errors import Fault, InvalidArgumentsError
 
 # How the backpack connects the PCF8574 (P4 to P7 are DB4 to DB7).

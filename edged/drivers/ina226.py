@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from edged.bus import I2c
+from edged.bus import I2c, Sleep
 from edged.clock import Clock
-from edged.drivers import Identity, Info, Sleep
+from edged.drivers import Identity, Info
 from edged.drivers._ina import (
     BUS,
     CALIBRATION,

@@ -12,9 +12,9 @@ from typing import Annotated, NamedTuple
 
 import msgspec
 
-from edged.bus import Sysfs
+from edged.bus import Sleep, Sysfs
 from edged.clock import Clock
-from edged.drivers import Channel, Info, Sample, Sleep
+from edged.drivers import Channel, Info, Sample
 from edged.errors import BusError, DataError, NoDeviceError
 
 INFO = Info(

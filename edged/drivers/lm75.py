@@ -13,9 +13,9 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from edged.bus import I2c, I2cTransfers
+from edged.bus import I2c, I2cTransfers, Sleep
 from edged.clock import Clock
-from edged.drivers import Channel, Info, Sample, Sleep
+from edged.drivers import Channel, Info, Sample
 from edged.drivers._sample import silent
 from edged.errors import DataError, NoDeviceError
 from edged.register import signed

@@ -11,9 +11,9 @@ from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 
-from edged.bus import Spi, SpiSettings, SpiTransfers
+from edged.bus import Sleep, Spi, SpiSettings, SpiTransfers
 from edged.clock import Clock
-from edged.drivers import Channel, Info, Sample, Sleep
+from edged.drivers import Channel, Info, Sample
 from edged.errors import DataError, NoDeviceError
 
 Model = Literal["mcp3008", "mcp3004", "mcp3208", "mcp3204"]

@@ -17,9 +17,9 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from edged.bus import SerialPort, SerialSettings
+from edged.bus import SerialPort, SerialSettings, Sleep
 from edged.clock import Clock
-from edged.drivers import Channel, Command, Info, Sample, Sleep
+from edged.drivers import Channel, Command, Info, Sample
 from edged.drivers._modbus import (
     FAILED,
     LATER,

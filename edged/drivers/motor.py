@@ -13,9 +13,9 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from edged.bus import Buses, Line, LineSettings, PwmChannel
+from edged.bus import Buses, Line, LineSettings, PwmChannel, Sleep
 from edged.clock import Clock
-from edged.drivers import Channel, Command, Info, Sample, Sleep
+from edged.drivers import Channel, Command, Info, Sample
 from edged.errors import Fault, InvalidArgumentsError
 
 Halt = Literal["coast", "brake"]

@@ -13,9 +13,9 @@ from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 
-from edged.bus import I2c
+from edged.bus import I2c, Sleep
 from edged.clock import Clock
-from edged.drivers import Channel, Identity, Info, Sample, Sleep
+from edged.drivers import Channel, Identity, Info, Sample
 from edged.drivers._sample import silent
 from edged.errors import DataError, NoDeviceError
 from edged.register import Field, Register, signed

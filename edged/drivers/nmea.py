@@ -18,9 +18,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from edged.bus import SerialPort, SerialSettings
+from edged.bus import SerialPort, SerialSettings, Sleep
 from edged.clock import Clock
-from edged.drivers import Channel, Info, Sample, Sleep
+from edged.drivers import Channel, Info, Sample
 from edged.errors import DataError, NoDeviceError
 
 INFO = Info(

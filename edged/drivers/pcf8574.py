@@ -14,9 +14,9 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from edged.bus import I2c, I2cTransfers
+from edged.bus import I2c, I2cTransfers, Sleep
 from edged.clock import Clock
-from edged.drivers import Channel, Info, Sample, Sleep, _expander
+from edged.drivers import Channel, Info, Sample, _expander
 from edged.drivers._expander import SET, Input, Output, SetOutput
 from edged.drivers._sample import silent
 from edged.errors import DataError, NoDeviceError

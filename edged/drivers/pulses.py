@@ -12,9 +12,9 @@ from typing import Annotated
 
 import msgspec
 
-from edged.bus import Gpio, Line
+from edged.bus import Gpio, Line, Sleep
 from edged.clock import Clock
-from edged.drivers import Channel, Info, Sample, Sleep
+from edged.drivers import Channel, Info, Sample
 from edged.drivers._line import LineConfig, Tally
 from edged.units import UNITS
 

@@ -12,9 +12,9 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from edged.bus import Pwm, PwmChannel
+from edged.bus import Pwm, PwmChannel, Sleep
 from edged.clock import Clock
-from edged.drivers import Channel, Command, Info, Sample, Sleep
+from edged.drivers import Channel, Command, Info, Sample
 
 NS = 1_000_000_000
 

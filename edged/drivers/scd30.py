@@ -14,9 +14,9 @@ from typing import Annotated
 
 import msgspec
 
-from edged.bus import I2c, I2cTransfers
+from edged.bus import I2c, I2cTransfers, Sleep
 from edged.clock import Clock
-from edged.drivers import Channel, Info, Sample, Sleep
+from edged.drivers import Channel, Info, Sample
 from edged.drivers._sample import limited
 from edged.drivers._sensirion import CommandModel, Link, encode_words
 from edged.errors import DataError

@@ -13,9 +13,9 @@ from typing import Annotated
 
 import msgspec
 
-from edged.bus import I2c
+from edged.bus import I2c, Sleep
 from edged.clock import Clock
-from edged.drivers import Channel, Info, Sample, Sleep
+from edged.drivers import Channel, Info, Sample
 from edged.drivers._sample import limited
 from edged.drivers._sensirion import (
     CommandModel,

@@ -12,9 +12,9 @@ from collections.abc import Callable
 
 import msgspec
 
-from edged.bus import SerialPort, SerialSettings
+from edged.bus import SerialPort, SerialSettings, Sleep
 from edged.clock import Clock
-from edged.drivers import Channel, Info, Sample, Sleep
+from edged.drivers import Channel, Info, Sample
 from edged.drivers._sample import limited
 from edged.errors import DataError, NoDeviceError
 

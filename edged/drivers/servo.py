@@ -12,9 +12,9 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from edged.bus import Pwm, PwmChannel
+from edged.bus import Pwm, PwmChannel, Sleep
 from edged.clock import Clock
-from edged.drivers import Channel, Command, Info, Sample, Sleep
+from edged.drivers import Channel, Command, Info, Sample
 from edged.errors import Fault, InvalidArgumentsError
 
 Degrees = Annotated[float, Meta(ge=-360, le=360)]

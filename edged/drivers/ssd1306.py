@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 import msgspec
 from msgspec import Meta
 
-from edged.bus import I2c
+from edged.bus import I2c, Sleep
 from edged.clock import Clock
-from edged.drivers import Command, Info, Sample, Sleep
+from edged.drivers import Command, Info, Sample
 from edged.errors import Fault, InvalidArgumentsError, NotFoundError
 
 if TYPE_CHECKING:

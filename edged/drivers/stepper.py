@@ -18,9 +18,9 @@ from typing import Annotated, Literal, Protocol
 import msgspec
 from msgspec import Meta
 
-from edged.bus import Gpio, Line, LineSettings
+from edged.bus import Gpio, Line, LineSettings, Sleep
 from edged.clock import Clock
-from edged.drivers import Channel, Command, Info, Sample, Sleep
+from edged.drivers import Channel, Command, Info, Sample
 from edged.errors import BusyError, Fault, InvalidArgumentsError
 
 HALF_STEPS = (0b1000, 0b1100, 0b0100, 0b0110, 0b0010, 0b0011, 0b0001, 0b1001)

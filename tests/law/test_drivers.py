@@ -1,6 +1,7 @@
 """What every driver is held to."""
 
 import asyncio
+import contextlib
 import inspect
 import os
 import re
@@ -11,6 +12,7 @@ import pytest
 import edged.drivers
 import edged.errors
 from edged import plugins
+from edged.bus._stepping import Pause, step
 from edged.bus.sim import (
     SimBuses,
     SimGpio,
@@ -147,6 +149,42 @@ async def test_it_measures_its_model_through_the_bus(driver):
         for sample, channel in zip(samples, channels, strict=True):
             assert sample.quality in {"ok", "warming"}, sample
             assert channel.low <= sample.value <= channel.high
+
+
+class SteppedBus:
+    """A bus whose transfers are done as they are asked for, as on the thread of a real one."""
+
+    def __init__(self, target):
+        self.name, self.target = "i2c-1", target
+
+    @contextlib.asynccontextmanager
+    async def hold(self):
+        yield self
+
+    async def transfer(self, address, write=b"", read_len=0):
+        if write:
+            self.target.write(write)
+        return self.target.read(read_len) if read_len else b""
+
+    async def detect(self, address):
+        return True
+
+
+@pytest.mark.parametrize("name", [name for name in I2C if not load(name).INFO.needs_loop])
+def test_an_i2c_measurement_awaits_only_its_bus_and_its_sleep(name):
+    """`edged.drivers.Info.needs_loop`: else it is stepped on its bus's thread."""
+    driver = load(name)
+    clock = FakeClock()
+
+    def stepped(work):
+        while isinstance(reached := step(work), Pause):
+            clock.advance(reached.seconds)
+        return reached.value
+
+    bus = SteppedBus(driver.Sim(clock))
+    device = stepped(driver.probe(settings(driver), bus, Pause))
+    measures = driver.INFO.channels or hasattr(driver, "channels")
+    assert bool(stepped(device.read())) == bool(measures)
 
 
 @pytest.mark.parametrize("kind", ["nack", "timeout", "all_ones"])

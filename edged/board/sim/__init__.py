@@ -8,6 +8,7 @@ from edged.board import Board
 from edged.board.sensor import Publish
 from edged.board.sim.chips import DRY_V, THERMOMETER, WET_V, WINDOW, make_buses
 from edged.board.sim.greenhouse import Greenhouse
+from edged.bus import Sleep
 from edged.bus.settings import (
     ActuatorConfig,
     AlarmConfig,
@@ -17,7 +18,6 @@ from edged.bus.settings import (
     SensorConfig,
 )
 from edged.clock import Clock
-from edged.drivers import Sleep
 
 __all__ = ["sim_board"]
 

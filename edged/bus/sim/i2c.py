@@ -10,7 +10,7 @@ from math import inf
 from operator import and_
 from typing import Literal, Protocol
 
-from edged.bus import I2cTransfers
+from edged.bus import I2c, I2cTransfers
 from edged.bus.faults import NackError, i2c_error
 
 FaultKind = Literal["nack", "timeout", "all_ones", "all_zeros", "flipped_bit", "delay"]
@@ -48,7 +48,7 @@ def on_bus(targets: Mapping[int, Target], address: int) -> list[Target]:
     return found
 
 
-class SimI2c:
+class SimI2c(I2c):
     """A simulated I2C bus; call from the event loop's thread.
 
     Args:

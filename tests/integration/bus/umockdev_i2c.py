@@ -300,6 +300,128 @@ async def test_an_address_in_its_8_bit_form_is_refused(adapter, i2c):
     assert moved(kernel) == []
 
 
+# A measurement on the bus's thread -----------------------------------------------------------
+
+
+class Measurement:
+    """Two reads of one chip with a pause between, the way drivers do it."""
+
+    def __init__(self, bus, *, held, sleep=asyncio.sleep):
+        self.bus, self.held, self.sleep = bus, held, sleep
+        self.threads = []
+
+    def run(self):
+        return self.bus.run(self._whole(), self.sleep)
+
+    async def _whole(self):
+        if not self.held:
+            return await self._reads(self.bus)
+        async with self.bus.hold() as bus:
+            return await self._reads(bus)
+
+    async def _reads(self, bus):
+        self.threads.append(threading.current_thread().name)
+        first = await bus.transfer(0x48, b"\x10", 1)
+        try:
+            await self.bus.pause(0, self.sleep)
+            return first + await bus.transfer(0x48, b"\x20", 1)
+        finally:
+            await bus.transfer(0x48, b"\x00\x01")
+
+
+def reads_of(*ioctls):
+    return [("RDWR", (0x48, "write", bytes([n])), (0x48, "read", 1)) for n in ioctls]
+
+
+SWITCHED_OFF = ("RDWR", (0x48, "write", b"\x00\x01"))
+
+
+@pytest.mark.parametrize("held", [True, False])
+async def test_a_measurement_is_stepped_on_the_thread_of_its_bus(adapter, i2c, held):
+    kernel = adapter(1, BCM2835, {0x48: Memory()})
+    measurement = Measurement(i2c(1), held=held)
+    assert await measurement.run() == b"\x10\x20"
+    assert measurement.threads == ["i2c-1"]
+    assert moved(kernel) == [*reads_of(0x10, 0x20), SWITCHED_OFF]
+
+
+async def test_others_have_a_bus_in_a_pause_unless_it_is_held(adapter, i2c):
+    """Contract: a sequence that holds its bus is not broken by others."""
+    kernel = adapter(1, BCM2835, {0x48: Memory()})
+    bus = i2c(1)
+
+    async def between(_):
+        others.append(asyncio.create_task(bus.transfer(0x48, b"\x30", 1)))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        if not held:
+            await others[-1]
+
+    for held in (True, False):
+        others = []
+        await Measurement(bus, held=held, sleep=between).run()
+        assert await asyncio.gather(*others) == [b"\x30"]
+        own = [*reads_of(0x10), *reads_of(0x20), SWITCHED_OFF]
+        own.insert(3 if held else 1, *reads_of(0x30))
+        assert moved(kernel) == own
+
+
+@pytest.mark.parametrize("held", [True, False])
+async def test_a_measurement_that_is_given_up_in_a_pause_still_tidies_up(adapter, i2c, held):
+    """A driver's `finally` puts its chip to sleep; the bus is free at once."""
+    kernel = adapter(1, BCM2835, {0x48: Memory()})
+    bus, paused = i2c(1), asyncio.Event()
+
+    async def long(_):
+        paused.set()
+        await asyncio.Event().wait()
+
+    task = asyncio.create_task(Measurement(bus, held=held, sleep=long).run())
+    async with asyncio.timeout(BOUND_S):
+        await paused.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await bus.transfer(0x48, b"\x30", 1)
+        await Measurement(bus, held=held).run()
+    first, off, other, *rest = moved(kernel)
+    assert [first, other] == reads_of(0x10, 0x30)
+    assert [off, rest[-1]] == [SWITCHED_OFF] * 2
+
+
+async def test_a_measurement_that_is_given_up_in_a_transfer_ends_after_it(adapter, i2c):
+    kernel = adapter(1, BCM2835, {0x48: Memory()})
+    bus = i2c(1)
+    kernel.go_on.clear()
+    task = asyncio.create_task(Measurement(bus, held=True).run())
+    async with asyncio.timeout(BOUND_S):
+        await asyncio.to_thread(kernel.arrived.wait, BOUND_S)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        kernel.go_on.set()
+        await bus.transfer(0x48, b"\x30", 1)
+    assert moved(kernel) == [*reads_of(0x10), SWITCHED_OFF, *reads_of(0x30)]
+
+
+async def test_what_fails_in_a_measurement_is_raised_and_frees_the_bus(adapter, i2c):
+    kernel = adapter(1, BCM2835, {0x48: Memory()})
+    bus = i2c(1)
+    kernel.errnos.append(errno.EAGAIN)
+    with pytest.raises(BusError, match="arbitration was lost"):
+        await Measurement(bus, held=True).run()
+    assert await Measurement(bus, held=True).run() == b"\x10\x20"
+
+
+async def test_a_measurement_on_a_closed_bus_says_so(adapter, i2c):
+    adapter(1, BCM2835, {0x48: Memory()})
+    bus = i2c(1)
+    await bus.transfer(0x48, b"\x30", 1)
+    bus.close()
+    with pytest.raises(NoDeviceError, match="i2c-1 is closed"):
+        await Measurement(bus, held=True).run()
+
+
 # Errors of the kernel -----------------------------------------------------------------------
 
 
