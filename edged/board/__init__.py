@@ -13,7 +13,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Self, TypeVar
 
 from edged.board.actuator import Actuator, ActuatorInfo
-from edged.board.claims import Claims, refuse_twice
+from edged.board.claims import Claims, reached, refuse_twice
 from edged.board.device import Ports, Slot
 from edged.board.line import GpioLine, LineInfo
 from edged.board.loose import LooseLines
@@ -419,6 +419,28 @@ class Board:
                 f"a write to {place} needs confirm: true, or allow: [{place}] under board: in "
                 "edged.yaml"
             )
+
+    def check_limits(self, place: str, data: bytes) -> None:
+        """Refuse a write to an I2C address that the owner's `limits:` leave out.
+
+        Args:
+            place: `i2c-1/0x60`.
+            data: as it goes out: a register, and its value in big-endian order.
+
+        Raises:
+            DeniedError: the message says what may be written there.
+        """
+        for one in reached(place):
+            limits = self.config.limits.get(one)
+            if limits is None:
+                continue
+            low, high = limits.get(data[0], (1, 0)) if data else (1, 0)
+            if not low <= int.from_bytes(data[1:], "big") <= high:
+                may = ", ".join(f"{n:#04x} from {a:#x} to {b:#x}" for n, (a, b) in limits.items())
+                raise DeniedError(
+                    f"{one}: {data[:8].hex(' ') or 'nothing'} is not within limits: under board: "
+                    f"in edged.yaml, which let registers be written: {may or 'none'}"
+                )
 
     @asynccontextmanager
     async def claim(self, device: str, holder: str) -> AsyncIterator[None]:

@@ -36,13 +36,13 @@ class Claims:
         Raises:
             BusyError: the message names who does.
         """
-        for one in _reached(place):
+        for one in reached(place):
             found = self._holders.get(one, holder)
             if found != holder:
                 raise BusyError(f"{one} is in use by {found}")
 
 
-def _reached(place: str) -> list[str]:
+def reached(place: str) -> list[str]:
     """A place, all that it is on, and what answers at its addresses before a multiplexer."""
     if not place:
         return []

@@ -244,8 +244,10 @@ class GpioConfig(Part, frozen=True):
         )
 
 
+_I2C_TARGET = r"i2c-\d+/0x[0-7][0-9a-f](/[0-7]/0x[0-7][0-9a-f])*"
+
 _PLACE = (
-    r"i2c-\d+(/0x[0-7][0-9a-f](/[0-7]/0x[0-7][0-9a-f])*)?|spi\d+(\.\d+)?|tty\w+|/dev/[\w./:+-]+"
+    rf"i2c-\d+|{_I2C_TARGET}|spi\d+(\.\d+)?|tty\w+|/dev/[\w./:+-]+"
     r"|usb:[\w:.-]+|[A-Z][A-Z0-9_]*\d*|[\w.:-]+/\d+"
 )
 """What `allow` may name, as tools name it."""
@@ -261,6 +263,8 @@ class BoardConfig(Part, frozen=True):
         gpio: lines, by name.
         allow: places that tools may write to without a confirmation: `i2c-1/0x3c`,
             `spi0.0`, `ttyUSB0`, `GPIO22`.
+        limits: by I2C address, the registers of one byte that tools may write there, each
+            with the lowest and the highest value; a confirmation lifts none of them.
         history: samples on disk.
     """
 
@@ -269,6 +273,7 @@ class BoardConfig(Part, frozen=True):
     actuators: dict[str, ActuatorConfig] = {}
     gpio: dict[str, GpioConfig] = {}
     allow: list[str] = []
+    limits: dict[str, dict[int | str, tuple[int, int]]] = {}
     history: HistoryConfig = HistoryConfig()
 
     def __post_init__(self) -> None:
@@ -276,6 +281,8 @@ class BoardConfig(Part, frozen=True):
             if re.fullmatch(_PLACE, place) is None:
                 known = "i2c-1, i2c-1/0x3c, spi0.0, ttyUSB0, GPIO22 or pwmchip0/0"
                 raise ValueError(f"allow: {place!r} is no place of a board: write {known}")
+        limits = {place: _registers(place, given) for place, given in self.limits.items()}
+        msgspec.structs.force_setattr(self, "limits", limits)
         for kind in ("sensors", "actuators", "gpio"):
             for name in getattr(self, kind):
                 if not _is_name(name):
@@ -287,6 +294,27 @@ class BoardConfig(Part, frozen=True):
             if twice:
                 reason = f"is a name under {kind} too: rename one"
                 raise ValueError(f"actuators.{twice[0]}: {reason}")
+
+
+def _registers(
+    place: str, given: dict[int | str, tuple[int, int]]
+) -> dict[int | str, tuple[int, int]]:
+    """The limits of one address, registers as numbers.
+
+    Raises:
+        ValueError: the place is no I2C address, or a register or its range is none.
+    """
+    if re.fullmatch(_I2C_TARGET, place) is None:
+        raise ValueError(f"limits: {place!r} is no I2C address: write i2c-1/0x60")
+    found: dict[int | str, tuple[int, int]] = {}
+    for register, (low, high) in given.items():
+        number = _whole(str(register))
+        if number is None or not 0 <= number <= 0xFF:
+            raise ValueError(f"limits: {place}: {register!r} is no register: write 0x00 to 0xff")
+        if not 0 <= low <= high:
+            raise ValueError(f"limits: {place}: {register}: [{low}, {high}] is no range")
+        found[number] = low, high
+    return found
 
 
 def _is_name(name: str) -> bool:

@@ -143,6 +143,8 @@ async def _read(
     board.check_free(bus.name if owner and not writes else place)
     if writes:
         board.check_confirmed(place, params.confirm)
+    if len(write) > 1 or (write and params.register is None):
+        board.check_limits(place, write)
     if params.stop_between and write:
         async with bus.hold() as held:
             await held.transfer(address, write)
@@ -159,7 +161,9 @@ async def _write(board: Board, bus: Bus, address: int, params: I2c) -> Result:
         raise InvalidArgumentsError([Fault("data", "is required for a write")], "i2c")
     data = data_bytes(params.data)
     write = _register(params) + data
-    board.check_write(f"{bus.name}/{address:#04x}", params.confirm)
+    place = f"{bus.name}/{address:#04x}"
+    board.check_write(place, params.confirm)
+    board.check_limits(place, write)
     await bus.transfer(address, write)
     return _said(bus, address, params, "written", data)
 

@@ -271,6 +271,26 @@ def test_a_permission_that_would_never_hold_is_refused(place):
         BoardConfig(allow=[place])
 
 
+@pytest.mark.parametrize(
+    ("limits", "said"),
+    [
+        ({"i2c-1": {}}, "'i2c-1' is no I2C address: write i2c-1/0x60"),
+        ({"GPIO4": {}}, "'GPIO4' is no I2C address"),
+        ({"i2c-1/0x60": {256: (0, 1)}}, "256 is no register: write 0x00 to 0xff"),
+        ({"i2c-1/0x60": {"mode": (0, 1)}}, "'mode' is no register"),
+        ({"i2c-1/0x60": {0x40: (2, 1)}}, r"64: \[2, 1\] is no range"),
+    ],
+)
+def test_limits_that_could_not_hold_are_refused(limits, said):
+    with pytest.raises(ValueError, match=said):
+        BoardConfig(limits=limits)
+
+
+def test_registers_of_limits_are_numbers_however_they_are_written():
+    limits = {"i2c-1/0x60": {"0x40": (0, 5), 65: (1, 2)}}
+    assert BoardConfig(limits=limits).limits == {"i2c-1/0x60": {0x40: (0, 5), 0x41: (1, 2)}}
+
+
 def test_all_that_tools_name_may_be_allowed():
     places = ["i2c-1", "i2c-1/0x3c", "i2c-1/0x70/3/0x76", "spi0.0", "ttyUSB0", "GPIO22"]
     places += ["pwmchip0/1", "gpio-sim/5", "SDA1", "/dev/serial/by-id/usb-1", "usb:1a86:7523"]

@@ -37,11 +37,13 @@ def chip():
 def use(core, chip):
     core.add(*module.TOOLS)
 
-    async def call(allow=(), buses=1, caller=None, **arguments):
+    async def call(allow=(), buses=1, caller=None, limits=None, **arguments):
         chips = dict.fromkeys((0x20, 0x48, 0x70, 0x76), chip)
         i2c = {f"i2c-{n}": SimI2c(f"i2c-{n}", dict(chips)) for n in range(1, buses + 1)}
         config = BoardConfig(
-            sensors={"attic": SensorConfig(driver="bme280", bus="i2c-1")}, allow=list(allow)
+            sensors={"attic": SensorConfig(driver="bme280", bus="i2c-1")},
+            allow=list(allow),
+            limits=limits or {},
         )
         async with Board(config, SimBuses(i2c=i2c), core.clock, sleep=core.sleep) as board:
             services = msgspec.structs.replace(core.dispatcher.services, board=board)
@@ -219,3 +221,55 @@ async def test_the_buses_are_listed_and_scanned(use):
     assert "0x48: " in scanned.for_llm
     none = await use(buses=0)
     assert "no I2C bus" in none.for_llm
+
+
+LIMITS = {"i2c-1/0x48": {0x40: (0, 0x0FFF), 0x10: (1, 1)}}
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        {"register": 0x40, "data": [0x0F, 0xFF]},
+        {"register": 0x40, "data": [0x00]},
+        {"data": [0x10, 0x01]},
+        {"action": "transfer", "data": [0x40, 0x00, 0x01], "length": 1},
+    ],
+)
+async def test_what_is_within_the_owners_limits_is_written(use, chip, written):
+    """Issue 3, part 3: value limits per address."""
+    assert not (await use(address=0x48, limits=LIMITS, confirm=True, **written)).is_error
+    assert len(chip.written) == 1
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        {"register": 0x40, "data": [0x10, 0x00]},
+        {"register": 0x10, "data": [0x00]},
+        {"register": 0x41, "data": [0x00]},
+        {"data": [0x40, 0x10, 0x00]},
+        {"action": "transfer", "data": [0x41]},
+        # To a chip whose registers have one byte this is a write.
+        {"action": "read", "register": 0x4110, "register_size": 2},
+        {"action": "transfer", "register": 0x10, "data": [0x02]},
+    ],
+)
+async def test_no_confirmation_lifts_the_owners_limits(use, chip, written):
+    refused = await use(address=0x48, limits=LIMITS, confirm=True, allow=["i2c-1"], **written)
+    assert refused.is_error
+    assert "i2c-1/0x48" in refused.for_llm
+    assert "is not within limits: under board: in edged.yaml" in refused.for_llm
+    assert "0x40 from 0x0 to 0xfff, 0x10 from 0x1 to 0x1" in refused.for_llm
+    assert not chip.written
+
+
+async def test_limits_leave_reads_and_other_addresses_alone(use, chip):
+    assert not (await use(address=0x48, limits=LIMITS, register=0x41)).is_error
+    other = await use(address=0x76 - 0x56, limits=LIMITS, confirm=True, data=[1, 2])
+    assert not other.is_error
+
+
+async def test_limits_hold_behind_a_multiplexer_where_the_address_answers_too(use, chip):
+    """TCA9548A: what is before it hears what is said behind it."""
+    refused = await use(bus="i2c-1/0x70/3", address=0x48, limits=LIMITS, confirm=True, data=[9, 9])
+    assert "is not within limits" in refused.for_llm
