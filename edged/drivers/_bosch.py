@@ -89,6 +89,10 @@ class Raw(NamedTuple):
     humidity: int
 
 
+NOTHING = Raw(SKIPPED_20, SKIPPED_20, SKIPPED_16)
+"""What a chip shows that measured nothing since its reset (4, 5.4.7 to 5.4.9)."""
+
+
 CALIB_LOW, CALIB_HIGH = 0x88, 0xE1
 _LOW_LAYOUT = struct.Struct("<Hhh H8h xB")
 _HIGH_LAYOUT = struct.Struct("<hB3Bb")
@@ -175,19 +179,30 @@ def humidity_rh(adc: int, t_fine: int, cal: Calibration) -> float:
     return humidity * (1 - cal.h1 * humidity / 524288)
 
 
-def samples(raw: Raw, cal: Calibration) -> tuple[Sample, Sample, Sample]:
+def samples(
+    raw: Raw, cal: Calibration, *, all_measured: bool = False
+) -> tuple[Sample, Sample, Sample]:
     """Temperature, pressure and humidity of one measurement.
 
     A quantity that was not measured has no value, and neither have those that
     are computed with it.
+
+    Args:
+        raw: the converter's values.
+        cal: the chip's trimming parameters.
+        all_measured: what looks like a quantity left out is a value of half the range.
     """
-    measured_t = raw.temperature != SKIPPED_20
+    if all_measured:
+        skipped_20 = skipped_16 = -1
+    else:
+        skipped_20, skipped_16 = SKIPPED_20, SKIPPED_16
+    measured_t = raw.temperature != skipped_20
     t_fine = int(fine_temperature(raw.temperature, cal))
     temperature = temperature_cel(raw.temperature, cal) if measured_t else None
     pressure = humidity = None
-    if measured_t and raw.pressure != SKIPPED_20:
+    if measured_t and raw.pressure != skipped_20:
         pressure = pressure_pa(raw.pressure, t_fine, cal)
-    if measured_t and raw.humidity != SKIPPED_16:
+    if measured_t and raw.humidity != skipped_16:
         humidity = humidity_rh(raw.humidity, t_fine, cal)
     return (
         _sample(TEMPERATURE, temperature),
@@ -249,7 +264,9 @@ class Bosch280:
         """One forced measurement of all that the chip has."""
         async with self._bus.hold() as bus:
             data = await self.measure(bus)
-        found = samples(decode_data(data), self._chip.cal)
+        raw = decode_data(data)
+        # All are measured, or none where the chip forgot its settings.
+        found = samples(raw, self._chip.cal, all_measured=raw != NOTHING)
         return tuple(
             sample._replace(raw=data) for sample in (found if self._chip.humidity else found[:2])
         )

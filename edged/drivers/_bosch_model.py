@@ -19,6 +19,7 @@ from edged.drivers._bosch import (
     DATA,
     ID,
     NORMAL_MODE,
+    NOTHING,
     RESET,
     RESET_WORD,
     SKIPPED_16,
@@ -106,7 +107,7 @@ class Model:
         memory[CALIB_LOW : CALIB_LOW + len(low)] = low
         if self._has_humidity:
             memory[CALIB_HIGH : CALIB_HIGH + len(high)] = high
-        self._store(Raw(SKIPPED_20, SKIPPED_20, SKIPPED_16))
+        self._store(NOTHING)
         self._osrs_h = 0
         self._set_status(im_update=1)
         self._ready_at = self._clock.monotonic() + START_UP_S

@@ -181,6 +181,17 @@ async def test_a_chip_that_never_measures_has_no_values(clock):
     assert {(s.quality, s.note) for s in samples} == {("error", "the chip did not measure it")}
 
 
+async def test_a_value_that_looks_like_one_left_out_is_a_value(clock):
+    """0x80000 is half of the converter's range too, by the calibration here 26.46 °C."""
+    cel = _bosch.temperature_cel(0x80000, CALIBRATION)
+    bus = SimI2c("i2c-1", {0x76: bme280.Sim(clock, temperature_cel=cel)})
+    device = await bme280.probe(bme280.Config(), bus, clock.sleep)
+    samples = await device.read()
+    assert _bosch.decode_data(samples[0].raw).temperature == 0x80000
+    assert [s.quality for s in samples] == ["ok"] * 3
+    assert samples[0].value == pytest.approx(cel, abs=0.001)
+
+
 @pytest.mark.parametrize(
     ("kind", "error"),
     [
