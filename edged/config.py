@@ -25,7 +25,7 @@ _MIB = 1 << 20
 _GIB = 1 << 30
 
 
-def _check_duration(name: str, value: str | float, low: float, high: float) -> None:
+def check_duration(name: str, value: str | float, low: float, high: float) -> None:
     """Raise for a field that is no duration of `low` to `high` seconds.
 
     Raises:
@@ -39,8 +39,8 @@ def _check_duration(name: str, value: str | float, low: float, high: float) -> N
         raise ValueError(f"{name}: must be from {low:g} to {high:g} seconds")
 
 
-def _check_size(name: str, value: str | int, low: int, high: int) -> None:
-    """Raise for a field that is no size of `low` to `high` bytes; as `_check_duration`."""
+def check_size(name: str, value: str | int, low: int, high: int) -> None:
+    """Raise for a field that is no size of `low` to `high` bytes; as `check_duration`."""
     try:
         found = size(value)
     except ValueError as error:
@@ -74,7 +74,7 @@ class Http(Section, frozen=True):
     burst: Annotated[int, Meta(ge=1, description="requests at once of one token")] = 500
 
     def __post_init__(self) -> None:
-        _check_size("max_body", self.max_body, 1 << 10, _GIB)
+        check_size("max_body", self.max_body, 1 << 10, _GIB)
 
 
 class Socket(Section, frozen=True):
@@ -105,8 +105,8 @@ class Defaults(Section, frozen=True):
     warm: bool = True
 
     def __post_init__(self) -> None:
-        _check_size("memory", self.memory, 16 * _MIB, 1 << 40)
-        _check_duration("timeout", self.timeout, 1, 3_600)
+        check_size("memory", self.memory, 16 * _MIB, 1 << 40)
+        check_duration("timeout", self.timeout, 1, 3_600)
 
 
 class ToolSettings(Section, frozen=True):
@@ -131,8 +131,8 @@ class Sandbox(Section, frozen=True):
 
     def __post_init__(self) -> None:
         if self.warm_memory != "auto":
-            _check_size("warm_memory", self.warm_memory, 0, 1 << 40)
-        _check_duration("idle", self.idle, 0, 86_400)
+            check_size("warm_memory", self.warm_memory, 0, 1 << 40)
+        check_duration("idle", self.idle, 0, 86_400)
 
 
 class MediaSettings(Section, frozen=True):
@@ -143,9 +143,9 @@ class MediaSettings(Section, frozen=True):
     age: Duration = "24h"
 
     def __post_init__(self) -> None:
-        _check_size("item", self.item, 1 << 10, _GIB)
-        _check_size("total", self.total, 1 << 10, 1 << 40)
-        _check_duration("age", self.age, 1, 366 * 86_400)
+        check_size("item", self.item, 1 << 10, _GIB)
+        check_size("total", self.total, 1 << 10, 1 << 40)
+        check_duration("age", self.age, 1, 366 * 86_400)
 
 
 class Audit(Section, frozen=True):
@@ -155,8 +155,8 @@ class Audit(Section, frozen=True):
     interval: Annotated[Duration, Meta(description="records are written in batches")] = "5s"
 
     def __post_init__(self) -> None:
-        _check_size("size", self.size, 64 << 10, 16 * _GIB)
-        _check_duration("interval", self.interval, 0, 3_600)
+        check_size("size", self.size, 64 << 10, 16 * _GIB)
+        check_duration("interval", self.interval, 0, 3_600)
 
 
 Later = dict[str, Any]
@@ -179,7 +179,7 @@ class Config(Section, frozen=True):
     messages: Later = {}
 
     def __post_init__(self) -> None:
-        _check_duration("stop_grace", self.stop_grace, 0, 3_600)
+        check_duration("stop_grace", self.stop_grace, 0, 3_600)
         for uid, entry in self.users.items():
             if not uid.isdecimal() or uid != str(int(uid)):
                 raise ValueError(f"users.{uid}: {uid!r} is not a uid such as 1000")

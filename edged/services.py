@@ -33,3 +33,17 @@ class Services(msgspec.Struct, frozen=True):
     """Samples on disk; None where the board keeps none."""
     serial: Any = None
     """`edged.tools.serial.SerialSessions`: ports that callers keep open."""
+    policy: Any = None
+    """What callers may reach beside their own, and what the owner was asked."""
+    workspace: Any = None
+    """The callers' files."""
+    shell: Any = None
+    """Commands and their sessions."""
+    cron: Any = None
+    """Jobs and their schedules."""
+    web: Any = None
+    """Search and fetch."""
+    messages: Any = None
+    """The outbox."""
+    skills: Any = None
+    """Skills and their registries."""

@@ -8,20 +8,25 @@ from __future__ import annotations
 
 import os
 import stat
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import msgspec
 
-from edged.config import Config, Defaults, ToolSettings
+from edged.config import Config, Defaults, Section, ToolSettings
 from edged.errors import ConfigError
+from edged.sections import SECTIONS
 
 LATER = frozenset({"exec", "files", "web", "skills", "subagent", "cron", "mcp"})
-"""Sections of `tools:` that belong to parts with a configuration of their own."""
+"""Sections of `tools:` that are read by parts of edged which are not there yet."""
+
+_FAMILIES = LATER | {where[1] for where in SECTIONS if where[0] == "tools"}
+"""Names under `tools:` that are no tool's, but a family's."""
 
 SIZE_MAX = 1 << 20
 """Bytes of a configuration."""
 
 T = TypeVar("T")
+S = TypeVar("S", bound=Section)
 _Path = tuple[str | int, ...]
 
 
@@ -34,6 +39,7 @@ class Loaded(msgspec.Struct, frozen=True):
         secrets: every secret's value, to be masked wherever it shows.
         defaults: `tools.defaults`.
         tools: settings of single tools by name.
+        sections: settings of families of tools that the file has (`edged.sections`).
     """
 
     config: Config
@@ -42,6 +48,11 @@ class Loaded(msgspec.Struct, frozen=True):
     secrets: tuple[str, ...]
     defaults: Defaults
     tools: dict[str, ToolSettings]
+    sections: dict[type[Section], Section] = {}
+
+    def section(self, kind: type[S]) -> S:
+        """A family's settings, or its defaults."""
+        return cast("S", self.sections.get(kind) or kind())
 
     def located(self, fault: ConfigError) -> ConfigError:
         """A fault that was found by a part of the daemon, with its file and line.
@@ -125,11 +136,22 @@ def parse(text: str, path: str) -> Loaded:
     tools = {
         name: part(("tools", name), ToolSettings)
         for name in names
-        if name != "defaults" and name not in LATER
+        if name != "defaults" and name not in _FAMILIES
+    }
+    sections = {
+        kind: part(where, kind) for where, kind in SECTIONS.items() if _has(document.value, where)
     }
     if faults:
         raise yamlio.joined(faults, path)
-    return Loaded(config, path, document, tuple(secrets.values), defaults, tools)
+    return Loaded(config, path, document, tuple(secrets.values), defaults, tools, sections)
+
+
+def _has(value: Any, where: tuple[str, ...]) -> bool:
+    for key in where:
+        if not isinstance(value, dict) or key not in value:
+            return False
+        value = value[key]
+    return True
 
 
 def _placed(fault: ConfigError, where: _Path, document: Any) -> ConfigError:

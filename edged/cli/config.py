@@ -14,6 +14,7 @@ from edged.cli import show
 from edged.cli.parser import Parser, add_json
 from edged.errors import ConfigError
 from edged.results import MASK, mask
+from edged.sections import SECTIONS
 from edged.settings import Loaded
 from edged.yamlio import dotted
 
@@ -116,6 +117,12 @@ def explained(loaded: Loaded, switches: str) -> Iterator[Value]:
     value = msgspec.to_builtins(loaded.config)
     value["tools"] = {"defaults": msgspec.to_builtins(loaded.defaults), **value["tools"]}
     value["tools"]["defaults"] = msgspec.to_builtins(loaded.defaults)
+    for where, kind in SECTIONS.items():
+        if where[-1] not in settings.LATER:
+            branch = value
+            for key in where[:-1]:
+                branch = branch[key]
+            branch[where[-1]] = msgspec.to_builtins(loaded.section(kind))
     acts = read_switches(switches)
     for name in acts:
         value["tools"].setdefault(name, {}).setdefault("enabled", None)

@@ -7,6 +7,7 @@ import pytest
 from edged import settings
 from edged.config import Config, Defaults, UserEntry
 from edged.errors import ConfigError
+from edged.sections import Exec, Files
 
 EXAMPLE = """\
 http: {listen: [127.0.0.1:8420]}        # or also unix:/run/edged-http.sock
@@ -182,8 +183,18 @@ def test_a_large_file_is_refused_and_never_cut(place):
 
 def test_later_sections_are_read_by_their_own_parts(place):
     """Contract, section 11: keys of `tools` keep the specification's names."""
-    loaded = load(place("tools: {exec: {anything: 1}, web: [], cron: 5}\n"))
+    loaded = load(place("tools: {subagent: {anything: 1}, mcp: 5}\n"))
     assert loaded.tools == {}
+
+
+def test_a_familys_settings_are_checked_and_typed(place):
+    """Contract, section 11: an unknown key stops the start, with its line and the nearest."""
+    loaded = load(place("tools:\n  exec: {timeout: 90}\n"))
+    assert loaded.section(Exec).timeout == 90
+    assert loaded.section(Files) == Files()
+    assert loaded.tools == {}
+    with pytest.raises(ConfigError, match=r":2: tools\.exec\.timeot: unknown key; did you mean"):
+        load(place("tools:\n  exec: {timeot: 90}\n"))
 
 
 # Secrets ----------------------------------------------------------------------------------
@@ -301,7 +312,7 @@ def test_a_directory_in_place_of_the_secrets_is_told(place, tmp_path):
 
 
 def test_secrets_are_found_in_lists_too(place):
-    text = "tools: {web: {keys: [!secret a, x, !secret b]}}\n"
+    text = "tools: {mcp: {keys: [!secret a, x, !secret b]}}\n"
     loaded = load(place(text, "a: aaa\nb: bbb\n"))
-    assert loaded.config.tools["web"] == {"keys": ["aaa", "x", "bbb"]}
+    assert loaded.config.tools["mcp"] == {"keys": ["aaa", "x", "bbb"]}
     assert loaded.secrets == ("aaa", "bbb")
