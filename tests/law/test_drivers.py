@@ -7,11 +7,13 @@ import os
 import re
 
 import msgspec
+import msgspec.inspect
 import pytest
 
 import edged.drivers
 import edged.errors
 from edged import plugins
+from edged.board.device import LINES
 from edged.bus._stepping import Pause, step
 from edged.bus.sim import (
     SimBuses,
@@ -92,6 +94,27 @@ def test_an_i2c_drivers_config_knows_its_usual_address(i2c_driver):
         if field.name == "address"
     )
     assert default == i2c_driver.INFO.addresses[0]
+
+
+NO_LINES = {"unit"}
+"""Settings that are plain text and name no line."""
+
+
+def test_settings_that_name_lines_are_claimed(driver):
+    """`edged.board.device.LINES`: two devices of one line would fight over it."""
+    if driver.INFO.bus in {"gpio", "pwm", "board"}:
+        fields = msgspec.inspect.type_info(driver.Config).fields
+        plain = {f.name for f in fields if is_plain_text(f.type)}
+        assert plain - NO_LINES <= LINES
+
+
+def is_plain_text(kind):
+    if isinstance(kind, msgspec.inspect.UnionType):
+        others = {type(one) for one in kind.types} - {msgspec.inspect.NoneType}
+        return len(others) == 1 and any(map(is_plain_text, kind.types))
+    if isinstance(kind, msgspec.inspect.TupleType):
+        return any(map(is_plain_text, kind.item_types))
+    return isinstance(kind, msgspec.inspect.StrType)
 
 
 def test_probe_has_the_protocols_shape(driver):
