@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from edged.board.line import GpioLine
 from edged.board.sensor import Publish
-from edged.bus import Direction, Edge, EdgeDetection, Gpio
+from edged.bus import Direction, Edge, EdgeDetection, Gpio, LineSettings
 from edged.bus.settings import GpioConfig
 from edged.clock import Clock
 from edged.errors import Fault, InvalidArgumentsError, NoDeviceError
@@ -50,11 +50,12 @@ class LooseLines:
             held = self._held.get(place)
             if held is not None:
                 return await held.get()
-            line = await self._take(name, place, "input")
+            # As it is: an output that others left behind must not become an input by a look.
+            line = await self._gpio().request(name, LineSettings("as-is"), f"edged {name}")
             try:
                 return await line.get()
             finally:
-                await self._give_back(place, line)
+                await line.release()
 
     async def watch(self, name: str, count: int, timeout_s: float) -> Sequence[Edge]:
         """The next edges of a line; all who watch it share it, the last one gives it back.

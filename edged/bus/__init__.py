@@ -263,6 +263,14 @@ Drive = Literal["push-pull", "open-drain", "open-source"]
 EdgeDetection = Literal["none", "rising", "falling", "both"]
 
 
+_NOT_OF = {
+    "output": ("edge", "debounce"),
+    "input": ("drive",),
+    "as-is": ("edge", "debounce", "drive", "bias"),
+}
+"""Settings that a line of a direction cannot have."""
+
+
 class LineSettings(msgspec.Struct, frozen=True, gc=False):
     """How a GPIO line is requested, in libgpiod's words.
 
@@ -270,7 +278,7 @@ class LineSettings(msgspec.Struct, frozen=True, gc=False):
     name. Source: linux/gpio.h, `GPIO_V2_LINE_FLAG_*`.
 
     Attributes:
-        direction: input or output.
+        direction: input, output, or as-is for a look that changes nothing.
         active_low: logical true is the low level.
         bias: pull resistors of the chip.
         drive: of an output.
@@ -279,7 +287,7 @@ class LineSettings(msgspec.Struct, frozen=True, gc=False):
         output_value: the logical value that an output starts with.
     """
 
-    direction: Direction
+    direction: Direction | Literal["as-is"]
     active_low: bool = False
     bias: Bias = "as-is"
     drive: Drive = "push-pull"
@@ -288,22 +296,19 @@ class LineSettings(msgspec.Struct, frozen=True, gc=False):
     output_value: bool = False
 
     def __post_init__(self) -> None:
-        if self.direction == "output":
-            wrong = [
-                word
-                for word, is_set in (
-                    ("edge", self.edge != "none"),
-                    ("debounce", self.debounce_s > 0),
-                )
-                if is_set
-            ]
-        else:
-            wrong = ["drive"] if self.drive != "push-pull" else []
+        given = {
+            "edge": self.edge != "none",
+            "debounce": self.debounce_s > 0,
+            "drive": self.drive != "push-pull",
+            "bias": self.bias != "as-is",
+        }
+        wrong = [word for word in _NOT_OF[self.direction] if given[word]]
         # The kernel counts microseconds in 32 bits.
         if not 0 <= self.debounce_s <= 3600:
             raise ValueError("debounce must be from 0s to 1h")
         if wrong:
-            raise ValueError(f"an {self.direction} has no {' and no '.join(wrong)}: remove it")
+            which = "a line as it is" if self.direction == "as-is" else f"an {self.direction}"
+            raise ValueError(f"{which} has no {' and no '.join(wrong)}: remove it")
 
 
 class Edge(NamedTuple):

@@ -51,6 +51,8 @@ SET_VALUES = _number(_READ_WRITE, 0x0F, VALUES.size)
 USED, ACTIVE_LOW, INPUT, OUTPUT = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 _EDGES = {"none": 0, "rising": 1 << 4, "falling": 1 << 5, "both": 1 << 4 | 1 << 5}
 _DRIVES = {"push-pull": 0, "open-drain": 1 << 6, "open-source": 1 << 7}
+# Without either, the line stays what it is: gpio-v2-get-line-ioctl.rst.
+_DIRECTIONS = {"as-is": 0, "input": INPUT, "output": OUTPUT}
 _BIASES = {"as-is": 0, "pull-up": 1 << 8, "pull-down": 1 << 9, "disabled": 1 << 10}
 _ATTRIBUTE_VALUES, _ATTRIBUTE_DEBOUNCE = 2, 3
 _RISING_EDGE = 1
@@ -118,7 +120,7 @@ def line_state(info: bytes, label: str) -> LineState:
 def config(settings: LineSettings) -> bytes:
     """The `struct gpio_v2_line_config` of one line."""
     flags = (
-        (OUTPUT if settings.direction == "output" else INPUT)
+        _DIRECTIONS[settings.direction]
         | (ACTIVE_LOW if settings.active_low else 0)
         | _BIASES[settings.bias]
         | _DRIVES[settings.drive]

@@ -10,7 +10,9 @@ from itertools import pairwise
 from math import inf
 from typing import Protocol
 
-from edged.bus import Edge, LineSettings, LineState, OnEdges
+import msgspec
+
+from edged.bus import Direction, Edge, LineSettings, LineState, OnEdges
 from edged.errors import BusError, BusyError, NoDeviceError
 from edged.yamlio import nearest
 
@@ -205,7 +207,7 @@ class SimGpio:
                 name,
                 self._chip,
                 offset,
-                line.settings.direction,
+                line.direction,
                 line.consumer,
                 bool(line.consumer),
             )
@@ -232,6 +234,7 @@ class SimLine:
         self._now = now
         self._monotonic = monotonic
         self.settings = LineSettings("input")
+        self.direction: Direction = "input"
         self.consumer = ""
         self._driven: bool | None = None
         self._on_edges: OnEdges | None = None
@@ -245,8 +248,13 @@ class SimLine:
         """Requests the line; see `SimGpio.request`."""
         if self.consumer:
             raise BusyError(f"line {self._name} is used by {self.consumer!r}")
-        self.settings, self.consumer = settings, consumer
-        self._driven = None
+        self.consumer = consumer
+        if settings.direction == "as-is":
+            self.settings = msgspec.structs.replace(
+                self.settings, active_low=settings.active_low, edge="none", debounce_s=0.0
+            )
+        else:
+            self.settings, self.direction, self._driven = settings, settings.direction, None
         if settings.direction == "output":
             self._drive(settings.output_value)
         self._on_edges = on_edges if settings.edge != "none" else None

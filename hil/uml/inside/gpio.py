@@ -290,7 +290,7 @@ async def test_the_own_second_request_is_refused_too(gpio, chip):
 async def test_kernel_and_settings_agree_on_what_goes_together(chip):
     """linux/gpio.h; `LineSettings` refuses by name what the kernel would with EINVAL."""
     for direction, active_low, bias, drive, edge, debounce_s in itertools.product(
-        ("input", "output"),
+        ("input", "output", "as-is"),
         (False, True),
         ("as-is", "disabled", "pull-up", "pull-down"),
         ("push-pull", "open-drain", "open-source"),
@@ -325,6 +325,23 @@ async def test_what_the_kernel_refuses_says_so(gpio, chip):
     with pytest.raises(BusError, match="line GPIO0: its chip cannot do this mix") as caught:
         await gpio.request("GPIO0", settings, "test")
     assert caught.value.errno == errno.EINVAL
+
+
+async def test_a_look_at_an_output_leaves_it_one(gpio, chip):
+    """gpio-v2-get-line-ioctl.rst: without a direction the line is as it is."""
+    line = await gpio.request("GPIO1", OUTPUT, "test")
+    await line.release()
+    line = await gpio.request("GPIO1", LineSettings("as-is"), "test")
+    assert await line.get() is chip.level(1)
+    assert (await gpio.lines())[1].direction == "output"
+    await line.release()
+    line = await gpio.request("GPIO0", INPUT, "test")
+    await line.release()
+    line = await gpio.request("GPIO0", LineSettings("as-is"), "test")
+    for high in (True, False):
+        chip.pull(0, high)
+        assert await line.get() is high
+    assert (await gpio.lines())[0].direction == "input"
 
 
 async def test_a_released_line_is_free_and_says_so(gpio, chip):

@@ -503,6 +503,18 @@ async def test_a_line_is_used_by_its_own_name_and_off_at_the_end():
     assert rig.gpio.level("GPIO22") is False
 
 
+async def test_a_look_at_a_free_line_does_not_turn_it_round():
+    """What another program left driven stays so: a relay may hang on it."""
+    rig = Rig()
+    left = await rig.gpio.request("GPIO22", LineSettings("output", output_value=True), "other")
+    await left.release()
+    async with rig.board as board:
+        assert await board.read_line("GPIO22") is True
+        assert rig.gpio.level("GPIO22") is True
+        states = {state.name: state for state in await rig.gpio.lines()}
+        assert (states["GPIO22"].direction, states["GPIO22"].used) == ("output", False)
+
+
 async def test_a_configured_line_has_one_name():
     """Its settings, active_low among them, hold for everyone."""
     rig = Rig()

@@ -70,6 +70,8 @@ def test_an_outputs_config_is_what_c_makes_of_it():
 @pytest.mark.parametrize(
     ("settings", "flags"),
     [
+        ({"direction": "as-is"}, 0x0),
+        ({"direction": "as-is", "active_low": True}, 0x2),
         ({"direction": "input"}, 0x4),
         ({"direction": "input", "bias": "pull-down", "edge": "rising"}, 0x214),
         ({"direction": "input", "edge": "falling"}, 0x24),
