@@ -255,7 +255,7 @@ class _Node:
         return data
 
     def detect(self, address: int) -> bool:
-        self._breaker.check()
+        # Also while it is taken for stuck: who asks for what is there looks for the fault.
         adapter = self._opened()
         try:
             there = adapter.detect(address)
@@ -264,7 +264,7 @@ class _Node:
             if number == errno.EBUSY:
                 # A driver of the kernel took it a moment ago.
                 return True
-            if self._failed(adapter, address, number):
+            if self._failed(adapter, address, number, counts=False):
                 return False
             raise i2c_error(number, self._name, address) from error
         if there:
@@ -307,13 +307,22 @@ class _Node:
         if self._answered[:1] != [address]:
             self._answered = [address, *self._answered[:1]]
 
-    def _failed(self, adapter: Adapter, address: int, number: int) -> bool:
-        """Draws conclusions from a failure; whether the bus is known to move."""
+    def _failed(self, adapter: Adapter, address: int, number: int, *, counts: bool = True) -> bool:
+        """Draws conclusions from a failure; whether the bus is known to move.
+
+        Args:
+            adapter: that failed.
+            address: that was asked.
+            number: the kernel's errno.
+            counts: whether a time-out is a sign of a stuck bus, as that of a device is
+                that should be there.
+        """
         if adapter.is_gone():
             self.close()
             raise open_error(errno.ENODEV, "i2c", self._path)
         if number == errno.ETIMEDOUT and not self._moves(adapter, address):
-            self._breaker.timed_out()
+            if counts:
+                self._breaker.timed_out()
             return False
         if number in NO_ANSWER | STUCK:
             self._breaker.moved()

@@ -681,7 +681,7 @@ async def test_a_failed_caller_does_not_hold_the_next_up(adapter, i2c):
 async def test_a_stuck_bus_is_diagnosed_once_and_left_alone_while_others_go_on(
     adapter, i2c, clock, capfd
 ):
-    """Fault 20: every transfer waited for the kernel's timeout, and so did whoever scanned."""
+    """Fault 20: every transfer waited for the kernel's timeout."""
     stuck = adapter(1, BCM2835, {0x48: Memory()})
     adapter(3, BCM2835, {0x48: Memory()})
     bus, other = i2c(1), i2c(3)
@@ -691,10 +691,9 @@ async def test_a_stuck_bus_is_diagnosed_once_and_left_alone_while_others_go_on(
             await bus.transfer(0x48, b"\x00", 1)
     moved(stuck)
     clock.advance(2.0)
-    for attempt in (bus.transfer(0x48, b"\x00", 1), bus.detect(0x50)):
-        with pytest.raises(BusError, match="stuck for 2 s and is tried again in 3 s") as caught:
-            await attempt
-        assert caught.value.errno == errno.ETIMEDOUT
+    with pytest.raises(BusError, match="stuck for 2 s and is tried again in 3 s") as caught:
+        await bus.transfer(0x48, b"\x00", 1)
+    assert caught.value.errno == errno.ETIMEDOUT
     assert moved(stuck) == []
     assert await other.transfer(0x48, b"\x01", 1) == b"\x01"
     clock.advance(3.0)
@@ -709,6 +708,38 @@ async def test_a_stuck_bus_is_diagnosed_once_and_left_alone_while_others_go_on(
         [" warning", " i2c-1 is stuck"],
         [" i2c-1 works again after 15 s"],
     ]
+
+
+async def test_whoever_looks_what_is_there_asks_a_stuck_bus_and_ends_its_pause(adapter, i2c):
+    """A scan after the devices were switched off and on."""
+    stuck = adapter(1, BCM2835, {0x48: Memory()})
+    bus = i2c(1)
+    stuck.stuck.add(-1)
+    for _ in range(3):
+        with pytest.raises(BusError, match="SDA or SCL low"):
+            await bus.transfer(0x48, b"\x00", 1)
+    moved(stuck)
+    with pytest.raises(BusError, match="address 0x23: the bus is stuck") as caught:
+        await bus.detect(0x23)
+    assert caught.value.errno == errno.ETIMEDOUT
+    assert moved(stuck) != []
+    stuck.stuck.clear()
+    assert await bus.detect(0x48)
+    assert await bus.transfer(0x48, b"\x02", 1) == b"\x02"
+
+
+async def test_absent_addresses_that_time_out_are_no_stuck_bus(adapter, i2c, capfd):
+    """A scan asks for a hundred; what is polled there goes on."""
+    kernel = adapter(1, BCM2835, {0x48: Memory()})
+    kernel.absent = errno.ETIMEDOUT
+    bus = i2c(1)
+    for address in range(0x20, 0x28):
+        with pytest.raises(BusError, match="stuck"):
+            await bus.detect(address)
+    assert await bus.detect(0x48)
+    assert not await bus.detect(0x20)
+    assert await bus.transfer(0x48, b"\x02", 1) == b"\x02"
+    assert "stuck" not in capfd.readouterr().err
 
 
 async def test_callers_who_give_up_before_the_kernel_does_count_too(adapter, i2c):
