@@ -240,8 +240,9 @@ class Control:
         """
         from edged.board.scan import scan_board  # noqa: PLC0415  imports every driver
 
-        services = self.services
-        found = await scan_board(services.board.buses, services.clock, only=bus)
+        board = self.services.board
+        found = await scan_board(board.buses, self.services.clock, only=bus, holder=board.holder)
+        found = msgspec.structs.replace(found, simulated=board.simulated)
         return msgspec.to_builtins(found)  # type: ignore[no-any-return]  # a Struct becomes a dict
 
     def status(self, caller: Caller) -> dict[str, Any]:

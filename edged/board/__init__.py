@@ -371,6 +371,10 @@ class Board:
         """
         self._claims.check(place)
 
+    def holder(self, place: str) -> str:
+        """Which device of the owner's configuration has a place; a simulated board has none."""
+        return "" if self.simulated else self._claims.holder(place)
+
     def check_write(self, place: str, confirmed: bool) -> None:
         """Refuse a write that nobody confirmed (contract, section 8).
 

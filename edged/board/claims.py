@@ -30,6 +30,10 @@ class Claims:
         """Gives a place back."""
         self._holders.pop(place, None)
 
+    def holder(self, place: str) -> str:
+        """Who claimed this very place; empty when nobody did."""
+        return self._holders.get(place, "")
+
     def check(self, place: str, holder: str = "") -> None:
         """Refuses a place that someone else than `holder` holds, or holds the bus of.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from typing import Any
 
 import msgspec
@@ -16,6 +17,8 @@ from edged.clock import SystemClock
 from edged.errors import NoDaemonError
 
 EXAMPLE = "edged scan --bus 1"
+
+_SIMULATED = "that is the simulated board: end `edged serve --sim` to see what is wired"
 
 
 def options(parser: Parser) -> None:
@@ -34,6 +37,9 @@ def run(args: Any) -> int:
         return 0
     for line in _lines(found):
         show.out(show.safe(line))
+    if found.simulated:
+        sys.stdout.flush()
+        sys.stderr.write(f"edged: {_SIMULATED}\n")
     return 0
 
 
@@ -84,8 +90,8 @@ def _bus_lines(bus: BusScan) -> list[str]:
 
 
 def _found_line(one: Found) -> str:
-    if one.owner:
-        return f"  {one.address:#04x}  in use by the kernel's driver {one.owner}"
+    if one.used_by:
+        return f"  {one.address:#04x}  in use by {one.used_by}"
     guess = one.title or ("perhaps " + " or ".join(one.drivers) if one.drivers else "?")
     note = f" ({one.note})" if one.note else ""
     return f"  {one.address:#04x}  {guess}{note}"

@@ -25,12 +25,15 @@ class Identity(NamedTuple):
         values: those that it may have.
         size: bytes, big-endian.
         mask: bits that count; None is all.
+        decisive: whether with another value it is another chip; not so where it is what
+            the register has after a reset, and may be set.
     """
 
     register: int | bytes
     values: tuple[int, ...]
     size: int = 1
     mask: int | None = None
+    decisive: bool = True
 
 
 class Channel(msgspec.Struct, frozen=True, gc=False):

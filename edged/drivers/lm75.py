@@ -15,10 +15,16 @@ import msgspec
 
 from edged.bus import I2c, I2cTransfers, Sleep
 from edged.clock import Clock
-from edged.drivers import Channel, Info, Sample
+from edged.drivers import Channel, Identity, Info, Sample
 from edged.drivers._sample import silent
 from edged.errors import DataError, NoDeviceError
 from edged.register import signed
+
+TEMPERATURE, CONFIGURATION, LOW_LIMIT, HIGH_LIMIT = 0x00, 0x01, 0x02, 0x03
+"""SNIS153B, pointer register."""
+
+RESET_LOW_LIMIT = 0x4B00
+"""75 °C, of the whole family (SNIS153B, THYST; SLLS648D and SBOS397C, TLOW)."""
 
 INFO = Info(
     title="LM75, TMP75, TMP102, TMP105 temperature",
@@ -32,12 +38,12 @@ INFO = Info(
     ),
     bus="i2c",
     addresses=tuple(range(0x48, 0x50)),
+    # There is no identity register.
+    identity=Identity(LOW_LIMIT, (RESET_LOW_LIMIT,), size=2, decisive=False),
     channels=(Channel("temperature", "Cel", -55.0, 125.0),),
     datasheet="SNIS153B, LM75B/LM75C, March 2013",
 )
 
-TEMPERATURE, CONFIGURATION, LOW_LIMIT, HIGH_LIMIT = 0x00, 0x01, 0x02, 0x03
-"""SNIS153B, pointer register."""
 SHUTDOWN = 0x01
 RESOLUTION_SHIFT, RESOLUTION_MASK = 5, 0x60
 """SLLS648D, configuration register: R1 and R0. An LM75 tests itself by these bits."""
@@ -230,8 +236,8 @@ class Sim:
         """Comes up anew, as after a brown-out."""
         self._pointer = TEMPERATURE
         self._configuration = RESOLUTION_MASK if self._chip == "tmp102" else 0
-        # 75 and 80 °C.
-        self._limits = {LOW_LIMIT: b"\x4b\x00", HIGH_LIMIT: b"\x50\x00"}
+        # The upper one is 80 °C.
+        self._limits = {LOW_LIMIT: RESET_LOW_LIMIT.to_bytes(2, "big"), HIGH_LIMIT: b"\x50\x00"}
         self._word = 0
         self._began = self._clock.monotonic()
 

@@ -69,7 +69,7 @@ async def i2c(params: I2c, ctx: Context) -> Result:
     _check_channel(board, bus, params)
     if action == "scan":
         async with turn(board, bus.name, ctx.caller.who):
-            return _scanned(await scan_i2c(bus, ctx.services.clock))
+            return _scanned(await scan_i2c(bus, ctx.services.clock, holder=board.holder))
     if params.address is None:
         raise InvalidArgumentsError([Fault("address", "is required: 72 or 0x48")], "i2c")
     address = number(params.address, "address", ADDRESS_LOW, ADDRESS_HIGH)
@@ -117,7 +117,7 @@ def _scanned(scan: BusScan) -> Result:
     lines, rows = [], []
     for one in scan.found:
         guess = one.title or " or ".join(one.drivers)
-        what = f"in use by the kernel's driver {one.owner}" if one.owner else guess
+        what = f"in use by {one.used_by}" if one.used_by else guess
         lines.append(": ".join(filter(None, (f"{one.address:#04x}", what, one.note))))
         rows.append({**msgspec.to_builtins(one), "address": f"{one.address:#04x}"})
     if not rows and not scan.problem:

@@ -26,14 +26,19 @@ async def board(tmp_path):
 
 
 async def verb(board, *words, code=0):
-    """What a verb prints."""
+    """What a verb prints to standard output."""
+    return (await _printed(board, *words, code=code))[0]
+
+
+async def _printed(board, *words, code=0):
+    """To standard output, and to standard error."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "edged", *words, "--socket", board.socket,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
     out, err = await process.communicate()
     assert process.returncode == code, (out, err)
-    return out.decode()
+    return out.decode(), err.decode()
 
 
 async def get(board, path, status=200, **query):
@@ -62,8 +67,11 @@ async def test_sensors_are_measured_for_who_asks_and_shown_with_unit_and_age(boa
 
 async def test_a_scan_prints_lines_that_can_be_pasted(board, tmp_path):
     """Contract, section 2: `edged scan`."""
-    shown = await verb(board, "scan")
+    shown, noted = await _printed(board, "scan")
     assert "0x76  BME280" in shown
+    assert noted == (
+        "edged: that is the simulated board: end `edged serve --sim` to see what is wired\n"
+    )
     pasted = shown[shown.index("board:") :]
     config = tmp_path / "pasted.yaml"
     config.write_text(pasted)
@@ -87,7 +95,7 @@ async def test_without_a_daemon_the_scan_looks_by_itself(tmp_path):
     )  # fmt: skip
     out, _ = await process.communicate()
     assert process.returncode == 0
-    assert set(json.loads(out)) == {"i2c", "spi", "serial", "w1", "problems"}
+    assert set(json.loads(out)) == {"i2c", "spi", "serial", "w1", "problems", "simulated"}
 
 
 async def test_readings_and_history_over_http(board):

@@ -1,12 +1,14 @@
 """The scan names what it can ask without harm, and says what is wrong with the wiring."""
 
+import errno
+
 import pytest
 
 from edged.board import Board
-from edged.board.scan import identify, scan_board, scan_i2c, yaml_lines
+from edged.board.scan import Scan, identify, scan_board, scan_i2c, yaml_lines
 from edged.bus.sim import SimBuses, SimI2c, SimOneWire, SimSerial
-from edged.drivers import bme280, ina219
-from edged.errors import NoDeviceError
+from edged.drivers import bme280, ina219, lm75
+from edged.errors import BusError, NoDeviceError
 from edged.testing import FakeClock
 
 
@@ -59,12 +61,70 @@ async def test_what_the_kernel_owns_is_not_touched(clock):
     assert chip.written == []
 
 
+async def test_what_a_configured_device_holds_is_not_touched_and_named(clock):
+    """Whoever scans again pastes nothing twice."""
+    chip = Nothing()
+    bus = SimI2c("i2c-1", {0x76: chip})
+    found = await scan_i2c(bus, clock, holder={"i2c-1/0x76": "the sensor room"}.get)
+    assert [one.used_by for one in found.found] == ["the sensor room"]
+    assert chip.written == []
+    assert yaml_lines(Scan(i2c=(found,))) == []
+
+
+async def test_an_lm75_is_known_by_its_limit_after_a_reset_and_may_be_one_with_another(clock):
+    """SNIS153B: THYST is 75 °C; whoever uses its alert pin sets it."""
+    chip = lm75.Sim(clock)
+    bus = SimI2c("i2c-1", {0x48: chip})
+    found = await identify(bus, 0x48)
+    assert (found.certain, found.drivers) == (True, ("lm75",))
+    chip.write(b"\x02\x14\x00")
+    found = await identify(bus, 0x48)
+    assert not found.certain
+    assert "lm75" in found.drivers
+
+
 async def test_a_stuck_bus_ends_the_scan_with_its_diagnosis(clock):
     """Fault 20: not "no devices" after minutes."""
     bus = SimI2c("i2c-1", {0x76: bme280.Sim(clock)})
     bus.stuck = True
     found = await scan_i2c(bus, clock)
     assert found.found == ()
+    assert "the bus is stuck" in found.problem
+
+
+class TimesOut(SimI2c):
+    """Of an adapter that reports no missing acknowledgement, as QEMU's i.MX."""
+
+    answered = False
+
+    async def detect(self, address):
+        if self.owner(address):
+            return True
+        there = await super().detect(address)
+        self.answered = self.answered or there
+        if there or self.answered:
+            return there
+        raise BusError(errno.ETIMEDOUT, f"{address:#04x}: the bus is stuck")
+
+
+async def test_time_outs_before_the_first_answer_are_absent_addresses(clock):
+    """The bus moves: someone answers."""
+    found = await scan_i2c(TimesOut("i2c-1", {0x76: bme280.Sim(clock)}), clock)
+    assert [one.address for one in found.found] == [0x76]
+    assert (found.problem, found.asked) == ("", 112)
+
+
+async def test_time_outs_and_no_answer_are_a_stuck_bus(clock):
+    found = await scan_i2c(TimesOut("i2c-1", {}), clock)
+    assert found.problem == "0x20: the bus is stuck"
+
+
+async def test_time_outs_are_a_stuck_bus_though_the_kernel_owns_an_address(clock):
+    """That one was not asked."""
+    bus = TimesOut("i2c-1", {})
+    bus.owners[0x48] = "lm75"
+    found = await scan_i2c(bus, clock)
+    assert [one.owner for one in found.found] == ["lm75"]
     assert "the bus is stuck" in found.problem
 
 
@@ -121,6 +181,22 @@ async def test_the_lines_to_paste_are_a_configuration(clock):
     }
 
 
+async def test_sensors_that_may_be_there_are_lines_to_choose_from(clock):
+    """Most have no identity: without their # they are a configuration."""
+    from edged import settings
+
+    chips = {0x23: Nothing(0x12), 0x44: Nothing(0x12), 0x76: bme280.Sim(clock)}
+    found = await scan_board(SimBuses(i2c={"i2c-1": SimI2c("i2c-1", chips)}), clock)
+    lines = yaml_lines(found)
+    assert max(map(len, lines)) <= 80
+    assert set(settings.parse("\n".join(lines), "edged.yaml").config.board.sensors) == {"bme280"}
+    chosen = [line.replace("    #", "    ") for line in lines if "does not say" not in line]
+    sensors = settings.parse("\n".join(chosen), "edged.yaml").config.board.sensors
+    assert {("bh1750", 0x23), ("sht3x", 0x44), ("sht4x", 0x44)} <= {
+        (sensor.driver, sensor.address) for sensor in sensors.values()
+    }
+
+
 async def test_all_buses_are_scanned_at_once(clock):
     """A board of three slow buses takes no longer than one: each waits on its own thread."""
     order = []
@@ -146,7 +222,7 @@ async def test_the_usual_addresses_of_known_chips_are_asked_first(clock):
             return await super().detect(address)
 
     found = await scan_i2c(Noted("i2c-1", {0x48: Nothing(), 0x0B: Nothing()}), clock)
-    assert asked.index(0x76) < asked.index(0x08)
+    assert asked.index(0x76) < asked.index(0x4C) < asked.index(0x08)
     assert sorted(asked) == list(range(0x08, 0x78))
     assert [one.address for one in found.found] == [0x0B, 0x48]
 

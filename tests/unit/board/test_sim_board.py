@@ -114,7 +114,7 @@ async def test_a_scan_names_every_chip(at):
         assert found.keys() == wired.keys()
         assert all(driver in found[address].drivers for address, driver in wired.items())
         certain = {one.drivers[0] for one in bus.found if one.certain}
-        assert certain == {"ads1115", "bme280", "ina219"}
+        assert certain == {"ads1115", "bme280", "ina219", "lm75"}
         assert scan.spi == ("spi0.0",)
         assert [port.name for port in scan.serial] == ["ttyAMA0", "ttyUSB0"]
         assert scan.w1 == ("28-0316a2795bff",)

@@ -1,6 +1,6 @@
 """`edged scan` for people."""
 
-from edged.board.scan import BusScan, Scan
+from edged.board.scan import BusScan, Found, Scan
 from edged.cli import scan
 
 
@@ -23,3 +23,12 @@ def test_a_bus_where_nothing_answers_is_told_with_what_to_check():
 
 def test_nothing_at_all_is_told_in_one_line():
     assert scan._lines(Scan()) == ["no buses here: `edged doctor` says how to switch them on"]
+
+
+def test_who_uses_a_chip_is_named_and_it_is_not_to_be_pasted_again():
+    found = (Found(0x48, "lm75"), Found(0x76, holder="the sensor room"))
+    assert scan._lines(Scan(i2c=(BusScan("i2c-1", found),))) == [
+        "i2c-1",
+        "  0x48  in use by the kernel's driver lm75",
+        "  0x76  in use by the sensor room",
+    ]

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from edged.bus.sim import SimI2c
-from edged.drivers import _ina, ina226
+from edged.drivers import Identity, _ina, ina226
 from edged.drivers._ina import Raw
 from edged.drivers.ina226 import CHIP, Config
 from edged.errors import BusError, DataError, NoDeviceError
@@ -130,7 +130,7 @@ def test_the_longest_time_of_a_conversion(samples, seconds):
 def test_the_model_has_the_identity(clock):
     """7.6.11: the lowest four bits are the revision."""
     sim = ina226.Sim(clock)
-    assert ina226.INFO.identity == (0xFF, (0x2260,), 2, 0xFFF0)
+    assert ina226.INFO.identity == Identity(0xFF, (0x2260,), 2, 0xFFF0)
     sim.write(b"\xff")
     assert sim.read(2) == b"\x22\x60"
 

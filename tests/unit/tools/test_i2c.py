@@ -219,6 +219,7 @@ async def test_the_buses_are_listed_and_scanned(use):
     found = [row["address"] for row in scanned.structured["found"]]
     assert found == ["0x20", "0x48", "0x70", "0x76"]
     assert "0x48: " in scanned.for_llm
+    assert "0x76: in use by the sensor attic" in scanned.for_llm
     none = await use(buses=0)
     assert "no I2C bus" in none.for_llm
 
