@@ -90,6 +90,11 @@ class Daemon:
         self.kill(signal)
         self._wait("end", lambda: not self._runs())
 
+    def stop(self) -> None:
+        """Ends it, if it runs, as its owner does."""
+        if self._runs():
+            self.end("TERM")
+
     def cli(self, verb: str, *words: str) -> subprocess.CompletedProcess[str]:
         """A command of this machine for that daemon."""
         # Nothing but the command line says which daemon.
