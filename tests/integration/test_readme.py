@@ -1,5 +1,6 @@
 """The README is true: its console examples run, in its order, in an empty directory."""
 
+import asyncio
 import os
 import re
 import socket
@@ -12,7 +13,8 @@ import pytest
 
 from edged import plugins, settings
 from edged.board import Board
-from edged.bus.sim import SimBuses
+from edged.bus.sim import SimBuses, SimI2c
+from edged.drivers import bme280
 from edged.testing import FakeClock
 
 ROOT = Path(__file__).parents[2]
@@ -96,13 +98,33 @@ def test_tour_prints_what_the_readme_says(place):
 
 def test_board_of_the_readme_is_a_board():
     """Every driver takes the options that it is shown with."""
-    text = re.search(r"```yaml\n(board:.*?)```", README, re.DOTALL)[1]
+    _, text = re.findall(r"```yaml\n(board:.*?)```", README, re.DOTALL)
     config = settings.parse(text, "edged.yaml").config.board
     board = Board(config, SimBuses(), FakeClock())
     assert {s.name for s in board.sensors} == {"greenhouse", "soil", "water", "meter"}
     assert [
         channel.unit for s in board.sensors for channel in s.channels if s.name == "meter"
     ] == ["V"]
+
+
+def test_alarm_of_the_readme_is_told_in_the_readmes_words(capfd):
+    """README, "Wire a sensor": by the daemon that reads it."""
+    text, _ = re.findall(r"```yaml\n(board:.*?)```", README, re.DOTALL)
+    config = settings.parse(text, "edged.yaml").config.board
+    clock = FakeClock()
+    chip = bme280.Sim(clock, temperature_cel=31.2)
+    buses = SimBuses(i2c={"i2c-1": SimI2c("i2c-1", {0x76: chip})})
+
+    async def sleep(seconds):
+        clock.advance(seconds)
+
+    async def read():
+        async with Board(config, buses, clock, sleep=sleep) as board:
+            await board.read("greenhouse")
+
+    asyncio.run(read())
+    told = re.search(r"`(edged: warning: alarm:.*?)`", README, re.DOTALL)[1]
+    assert capfd.readouterr().err == " ".join(told.split()) + "\n"
 
 
 def test_every_driver_and_hardware_tool_is_named_in_the_readme():
