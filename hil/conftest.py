@@ -5,29 +5,21 @@ What is built is kept in EDGED_HIL_CACHE (by default ~/.cache/edged-hil).
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from hil.daemon import CONFIG, Daemon
-from hil.rig import Board
+from hil.rig import Board, build
 
 HERE = Path(__file__).parent
-WORKDIR = Path(os.environ.get("EDGED_HIL_CACHE") or Path.home() / ".cache/edged-hil")
 
 
 @pytest.fixture(scope="session")
 def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Board]:
     """Boots in a quarter of a minute, or some minutes on a busy machine."""
-    built = WORKDIR / "sabrelite"
-    environment = {**os.environ, "PYTHON": sys.executable}
-    for script in ("build-root.sh", "build-initrd.sh"):
-        subprocess.run([HERE / script, built], check=True, env=environment)
-    with Board(built, tmp_path_factory.mktemp("board")) as board:
+    with Board(build(), tmp_path_factory.mktemp("board")) as board:
         board.agent.put(CONFIG, (HERE / "edged.yaml").read_text())
         yield board
 

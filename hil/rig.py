@@ -10,19 +10,32 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
+import os
 import socket
 import subprocess
+import sys
 import threading
 import time
 from collections import deque
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
 HERE = Path(__file__).parent
+WORKDIR = Path(os.environ.get("EDGED_HIL_CACHE") or Path.home() / ".cache/edged-hil")
 BOOT_S = 300
 """An emulated CPU on a machine with other work; alone it takes a tenth."""
 ANSWER_S = 60
 _POLL_S = 0.1
+
+
+def build() -> Path:
+    """Directory of the board's files; made where they are missing, edged's own always."""
+    built = WORKDIR / "sabrelite"
+    environment = {**os.environ, "PYTHON": sys.executable}
+    for script in ("build-root.sh", "build-initrd.sh"):
+        subprocess.run([HERE / script, built], check=True, env=environment)
+    return built
 
 
 def free_port() -> int:
@@ -176,8 +189,9 @@ class Board:
     """One run of the emulated board; `with` starts and ends it.
 
     Args:
-        built: directory of what build-initrd.sh made.
+        built: what `build` made.
         run: directory for its sockets and its console.
+        options: further ones of QEMU's.
     """
 
     agent: Agent
@@ -186,8 +200,8 @@ class Board:
     uart: socket.socket
     """The far end of /dev/ttymxc2."""
 
-    def __init__(self, built: Path, run: Path) -> None:
-        self._built, self._run = built, run
+    def __init__(self, built: Path, run: Path, options: Sequence[str] = ()) -> None:
+        self._built, self._run, self._options = built, run, options
         self._port, self.http_port = free_port(), free_port()
         self._stack = contextlib.ExitStack()
 
@@ -211,7 +225,11 @@ class Board:
         log = stack.enter_context((self._run / "qemu.log").open("w"))
         # It ends with this process, however that ends.
         self._qemu = subprocess.Popen(
-            ["setpriv", "--pdeathsig", "TERM", script, "run", self._built, self._run, *ports],
+            [
+                *("setpriv", "--pdeathsig", "TERM", script, "run", self._built, self._run),
+                *ports,
+                *self._options,
+            ],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,

@@ -4,10 +4,10 @@
 # and Ethernet.
 #
 #   sabrelite.sh dtb ROOT DTB         its device tree, from the kernel's below ROOT
-#   sabrelite.sh run OUT RUN PORT HTTP
+#   sabrelite.sh run OUT RUN PORT HTTP [OPTION ...]
 #       starts it with OUT/vmlinuz, OUT/initrd and OUT/dtb by the QEMU in OUT/host; its sockets
 #       and its console are in the directory RUN; local ports lead to the agent and to edged's
-#       HTTP listener
+#       HTTP listener; options are QEMU's
 set -eu
 spba=/soc/bus@2000000/spba-bus@2000000
 aips=/soc/bus@2100000
@@ -45,28 +45,30 @@ patched_dtb() {
 }
 
 run() {
+    out=$1 run=$2 port=$3 http=$4
+    shift 4
     # Under its own loader: it need not fit this machine's libraries.
-    usr=$1/host/usr
+    usr=$out/host/usr
     loader=$(echo "$usr"/lib/*/ld-linux*.so.*)
     libraries=$(dirname "$loader")
     export QEMU_MODULE_DIR="$libraries/qemu"
     exec "$loader" --library-path "$libraries" "$usr/bin/qemu-system-arm" \
         -L "$usr/share/qemu" -machine sabrelite -smp 1 -m 1G -display none \
-        -kernel "$1/vmlinuz" -initrd "$1/initrd" -dtb "$1/dtb" \
+        -kernel "$out/vmlinuz" -initrd "$out/initrd" -dtb "$out/dtb" \
         -append "console=ttymxc1,115200 rdinit=/init cma=16M cryptomgr.notests loglevel=5 panic=5" \
-        -chardev file,id=console,path="$2/console.log" \
-        -chardev socket,id=uart,path="$2/uart.sock",server=on,wait=off \
+        -chardev file,id=console,path="$run/console.log" \
+        -chardev socket,id=uart,path="$run/uart.sock",server=on,wait=off \
         -serial null -serial chardev:console -serial chardev:uart -serial null \
-        -nic "user,restrict=on,hostfwd=tcp:127.0.0.1:$3-:7000,hostfwd=tcp:127.0.0.1:$4-:8420" \
-        -qmp unix:"$2/qmp.sock",server=on,wait=off \
-        -qtest unix:"$2/qtest.sock",server=on,wait=off -qtest-log none \
+        -nic "user,restrict=on,hostfwd=tcp:127.0.0.1:$port-:7000,hostfwd=tcp:127.0.0.1:$http-:8420" \
+        -qmp unix:"$run/qmp.sock",server=on,wait=off \
+        -qtest unix:"$run/qtest.sock",server=on,wait=off -qtest-log none \
         -device tmp105,id=tmp105,bus=i2c-bus.0,address=0x48 \
         -device tmp105,id=owned,bus=i2c-bus.0,address=0x49 \
         -device emc1413,id=emc1413,bus=i2c-bus.0,address=0x4c \
         -device tmp421,id=tmp421,bus=i2c-bus.1,address=0x4d \
         -device pca9552,id=pca9552,bus=i2c-bus.1,address=0x60 \
         -device ds1338,id=ds1338,bus=i2c-bus.2,address=0x68 \
-        -device at24c-eeprom,id=at24c32,bus=i2c-bus.2,address=0x50,rom-size=4096
+        -device at24c-eeprom,id=at24c32,bus=i2c-bus.2,address=0x50,rom-size=4096 "$@"
 }
 
 verb=$1

@@ -73,13 +73,18 @@ def _reads(table: Table, directory: str, env: dict[str, str]) -> None:
         "board: {sensors: {one: {driver: lm75, bus: i2c-1, address: 0x48, every: 0}}}\n"
     )
     with running(edged(directory, config), cpu=None, env=env):
-        p50 = _measured(env, f"{directory}/edged.sock")
+        p50 = _measured(env, f"{directory}/edged.sock", "1")
+    tell_reads(table, "at 100 kHz on umockdev", p50)
+
+
+def tell_reads(table: Table, where: str, p50: dict[str, float]) -> None:
+    """What `tests.bench.reads` measured there."""
     shown = ", ".join(f"{name} {seconds * 1e3:.3f}" for name, seconds in p50.items())
-    table.note(f"ms at 100 kHz on umockdev: {shown}")
+    table.note(f"ms {where}: {shown}")
     for call, bus in (("i2c", "register"), ("sensor", "chip")):
         ratio = (p50[call] - p50["echo"]) / p50[bus]
-        # Without a bound: on this emulated bus a transfer takes 0.7 ms, and the two thread
-        # changes that keep the loop from waiting for it are a third of that.
+        # Without a bound: on these emulated buses a transfer takes less than a millisecond,
+        # and the two thread changes that keep the loop from waiting for it much of that.
         table.note(f"{call} read less an echo, to smbus2 without a thread: {ratio:.2f}")
         ratio = (p50[call] - p50["kept"]) / p50[f"{bus}, on a thread"]
         table.row(f"{call} read less a call, to smbus2 on a thread", ratio, at_most=1.15)

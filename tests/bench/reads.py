@@ -1,8 +1,9 @@
 """Reads of one chip: through the daemon's socket, and by smbus2 itself, in turn.
 
-Run with umockdev's environment, for both meet the same adapter; prints seconds as JSON.
+Run where both meet the same adapter, with umockdev's environment or on the emulated board;
+prints seconds as JSON.
 
-    python -m tests.bench.reads SOCKET            medians of one read
+    python -m tests.bench.reads SOCKET BUS        medians of one read
     python -m tests.bench.reads --pace SECONDS    CPU of sampling, as a share of one core
 """
 
@@ -24,9 +25,8 @@ from tests.bench.load import Lines, connect
 ADDRESS = 0x48
 TEMPERATURE, CONFIGURATION = 0x00, 0x01
 CEL_21_5 = b"\x15\x80"
-READ = {"action": "read", "bus": 1, "address": ADDRESS, "register": TEMPERATURE, "length": 2}
+READ = {"action": "read", "address": ADDRESS, "register": TEMPERATURE, "length": 2}
 CALLS = {
-    "i2c": ("i2c", READ),
     "sensor": ("sensor", {"sensor": "one"}),
     # The same way through the daemon, without a bus.
     "kept": ("sensor", {"sensor": "one", "max_age": 600}),
@@ -51,12 +51,13 @@ def chip(bus: SMBus, address: int = ADDRESS) -> bytes:
 class Reader:
     """Does one thing at a time, in each way, and takes its time."""
 
-    def __init__(self, client: Lines) -> None:
+    def __init__(self, client: Lines, bus: int) -> None:
         self.client = client
-        self.bus = SMBus(1)
+        self.bus = SMBus(bus)
         self.thread = ThreadPoolExecutor(1)
         self.ways = {
             **{name: self._call(*call) for name, call in CALLS.items()},
+            "i2c": self._call("i2c", READ | {"bus": bus}),
             "register": self._register,
             "chip": self._chip,
             "register, on a thread": self._register_on_a_thread,
@@ -117,10 +118,10 @@ class Reader:
         return {"of many": (between - started) / MANY, "in a loop": (ended - between) / MANY}
 
 
-async def read(path: str) -> dict[str, float]:
+async def read(path: str, bus: int) -> dict[str, float]:
     client = await connect(path)
     await client.initialize()
-    reader = Reader(client)
+    reader = Reader(client, bus)
     # A chip's first temperature is there some time after its start.
     while register(reader.bus, TEMPERATURE, 2) != CEL_21_5:
         await asyncio.sleep(0.1)
@@ -145,4 +146,4 @@ def pace(seconds: float) -> float:
 if sys.argv[1] == "--pace":
     print(json.dumps(pace(float(sys.argv[2]))))
 else:
-    print(json.dumps(asyncio.run(read(sys.argv[1]))))
+    print(json.dumps(asyncio.run(read(sys.argv[1], int(sys.argv[2])))))
