@@ -246,7 +246,10 @@ class _Builder:
         path = (*frame.path, key)
         if path in self.lines:
             first = self.lines[path]
-            raise self._error(f"key {key!r} is there already, on line {first}: keep one", line)
+            # As when the lines of a second scan are pasted below those of the first.
+            is_section = any(path == one[: len(path)] != one for one in self.lines)
+            remedy = "move what is below it there" if is_section else "keep one"
+            raise self._error(f"key {key!r} is there already, on line {first}: {remedy}", line)
         self.lines[path] = line
         frame.key, frame.keyed = key, True
 
