@@ -27,9 +27,9 @@ def main() -> int:
         sim = "--sim" in words
         given = plain([word for word in words if word != "--sim"], _SERVE)
         if given is not None:
-            from edged.cli import guarded
+            from edged.cli import WRONG_FILE, guarded
 
-            return guarded(lambda: _serve(given, sim=sim))
+            return guarded(lambda: _serve(given, sim=sim), WRONG_FILE)
     from edged.cli import run
 
     return run(sys.argv[1:])

@@ -38,6 +38,17 @@ def quiet(on: bool) -> None:
     _quiet = on
 
 
+def fault(message: str) -> str:
+    """A message for people that is no line of the log, such as the reason of an end.
+
+    Args:
+        message: of one or more lines.
+    """
+    if not _journal:
+        return f"edged: {message}"
+    return "\n".join(f"{_PRIORITY['error']}{line}" for line in message.split("\n"))
+
+
 class _Nowhere(io.StringIO):
     """Takes text and keeps none."""
 

@@ -2,7 +2,8 @@
 
 A verb is a file of this package with `EXAMPLE`, `options(parser)` and `run(args)`;
 only the one that is called is imported. Exit codes: 0 done, 1 the tool or the
-operation failed, 2 wrong usage, 3 no daemon answers.
+operation failed, 2 wrong usage, 3 no daemon answers, 78 (`serve` alone) a file must be
+mended first.
 """
 
 from __future__ import annotations
@@ -15,9 +16,13 @@ from importlib import import_module
 from types import ModuleType
 
 from edged import __version__
-from edged.errors import EdgedError, NoDaemonError
+from edged.errors import ConfigError, EdgedError, NoDaemonError
+from edged.log import fault
 
 DONE, FAILED, USAGE, NO_DAEMON, INTERRUPTED = 0, 1, 2, 3, 130
+
+WRONG_FILE = 78
+"""EX_CONFIG of sysexits(3), by which a service manager knows not to try again."""
 
 VERBS = {
     "serve": "run the daemon in the foreground",
@@ -47,12 +52,18 @@ class UsageError(Exception):
 
 def run(arguments: list[str]) -> int:
     """Run one command line; returns its exit code."""
-    return guarded(lambda: _dispatch(arguments))
+    wrong_file = WRONG_FILE if arguments[:1] == ["serve"] else FAILED
+    return guarded(lambda: _dispatch(arguments), wrong_file)
 
 
-def guarded(work: Callable[[], int]) -> int:
-    """Run `work`; what it raises becomes a line for people and an exit code."""
-    code = _coded(work)
+def guarded(work: Callable[[], int], wrong_file: int = FAILED) -> int:
+    """Run `work`; what it raises becomes a line for people and an exit code.
+
+    Args:
+        work: returns the exit code of what it does.
+        wrong_file: exit code for a file that must be mended.
+    """
+    code = _coded(work, wrong_file)
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -64,7 +75,7 @@ def guarded(work: Callable[[], int]) -> int:
     return code
 
 
-def _coded(work: Callable[[], int]) -> int:
+def _coded(work: Callable[[], int], wrong_file: int) -> int:
     try:
         code = work()
         # Here, so that a full disk is told like any other fault, and once.
@@ -81,6 +92,8 @@ def _coded(work: Callable[[], int]) -> int:
         return complain(error, USAGE)
     except NoDaemonError as error:
         return complain(error, NO_DAEMON)
+    except ConfigError as error:
+        return complain(error, wrong_file if error.file else FAILED)
     except EdgedError as error:
         return complain(error, FAILED)
     except OSError as error:
@@ -93,7 +106,7 @@ def _coded(work: Callable[[], int]) -> int:
 
 def complain(error: object, code: int) -> int:
     """Say on standard error what went wrong and what to do; returns `code`."""
-    text = f"edged: {error}"
+    text = fault(str(error))
     if sys.stderr.isatty():
         from edged.cli import show
 

@@ -324,6 +324,33 @@ def test_pipe_that_nobody_reads_is_no_fault(words, code, errors, daemon):
         assert done.returncode == code
 
 
+@pytest.mark.parametrize("more", [[], ["--http", ""]], ids=["by-the-short-road", "by-the-parser"])
+def test_wrong_file_ends_the_start_with_a_status_of_its_own(more, tmp_path):
+    """sysexits(3): EX_CONFIG, by which systemd knows that trying again is of no use.
+
+    sd-daemon(3): in the journal the reason is an error, in each of its lines.
+    """
+    config = tmp_path / "edged.yaml"
+    config.write_text("sandbox: {warm_memry: 1M}\nhttp: {lisen: []}\n")
+    path = tmp_path / "stream"
+    with path.open("wb") as stream:
+        there = os.fstat(stream.fileno())
+        done = subprocess.run(
+            [*EDGED, "serve", "--config", str(config), "--data", str(tmp_path / "data"), *more],
+            stderr=stream,
+            env={**os.environ, "JOURNAL_STREAM": f"{there.st_dev}:{there.st_ino}"},
+        )
+    assert done.returncode == 78
+    lines = path.read_text().splitlines()
+    assert lines[0] == f"<3>{config}: 2 faults:"
+    assert all(line.startswith(f"<3>  {config}:") for line in lines[1:])
+    # Of another verb it is a failure like any other.
+    other = subprocess.run(
+        [*EDGED, "config", "--config", str(config)], capture_output=True, text=True
+    )
+    assert (other.returncode, other.stderr[:7]) == (1, "edged: ")
+
+
 @pytest.mark.parametrize("words", [["tools"], ["call", "hello", "name=Ada"], ["--help"]])
 def test_disk_that_is_full_is_told_once(words, daemon):
     """null(4), full(4)."""
