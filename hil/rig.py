@@ -68,10 +68,13 @@ class Lines:
 
 
 class Agent:
-    """The inside of the board, as its root."""
+    """The inside of a guest, as its root.
 
-    def __init__(self, port: int) -> None:
-        sock = socket.create_connection(("127.0.0.1", port), ANSWER_S)
+    Args:
+        sock: connected to guest/agent.py.
+    """
+
+    def __init__(self, sock: socket.socket) -> None:
         sock.settimeout(None)
         self._lines = Lines(sock)
 
@@ -243,7 +246,8 @@ class Board:
         self.uart.settimeout(ANSWER_S)
         while "the agent listens" not in self.console:
             self._check("its agent does not listen", until)
-        self.agent = stack.enter_context(contextlib.closing(Agent(self._port)))
+        to_agent = socket.create_connection(("127.0.0.1", self._port), ANSWER_S)
+        self.agent = stack.enter_context(contextlib.closing(Agent(to_agent)))
         # Its own clock has no battery, and there is no time service.
         self.agent.run(f"date -s @{int(time.time())}")
 

@@ -1,4 +1,4 @@
-"""Does in the emulated board what the tests say: lines of JSON on TCP port 7000.
+"""Does in a guest what the tests say: lines of JSON on TCP port 7000, or on the terminal named.
 
 {"run": "...", "timeout": 30} -> {"status": 0, "output": "...", "errors": "..."};
 {"put": "/path", "data": base64} and {"get": "/path"} -> {"status": 0, "data": base64}.
@@ -7,13 +7,17 @@ waited for.
 """
 
 import base64
+import io
 import json
 import os
 import socket
 import subprocess
+import sys
 import threading
+import tty
 
 PORT = 7000
+READY = "the agent listens"
 
 
 def answer(asked):
@@ -45,8 +49,23 @@ def serve(lines):
         lines.flush()
 
 
-listener = socket.create_server(("0.0.0.0", PORT))
-print("the agent listens", flush=True)
-while True:
-    connection, _ = listener.accept()
-    threading.Thread(target=serve, args=(connection.makefile("rwb"),), daemon=True).start()
+def serve_terminal(path):
+    fd = os.open(path, os.O_RDWR | os.O_NOCTTY)
+    tty.setraw(fd)
+    os.write(fd, READY.encode() + b"\n")
+    serve(io.BufferedRWPair(io.FileIO(fd), io.FileIO(os.dup(fd), "w")))
+
+
+def serve_port():
+    listener = socket.create_server(("0.0.0.0", PORT))
+    print(READY, flush=True)
+    while True:
+        connection, _ = listener.accept()
+        lines = connection.makefile("rwb")
+        threading.Thread(target=serve, args=(lines,), daemon=True).start()
+
+
+if sys.argv[1:]:
+    serve_terminal(sys.argv[1])
+else:
+    serve_port()

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Builds the User Mode Linux kernel of the quick guest from Debian's own source
-# package: Debian's ready kernels have no gpio-sim. 2 to 4 minutes on two cores;
+# package: Debian's ready kernels have no gpio-sim. 4 to 7 minutes on two cores;
 # nothing when OUT has one that was built from the same files.
 #
 #   build-kernel.sh OUT      OUT gets `linux` and its modules, *.ko
