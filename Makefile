@@ -20,8 +20,9 @@ HIL := hil
 hil: setup-test
 	$(PY) -m pytest $(HIL) $(ARGS)
 
-system:
-	@echo "make $@: comes with the hardware and appliance parts"
+# The other release of Debian: make system EDGED_SYSTEM_SUITE=bookworm
+system: setup-test
+	$(PY) -m pytest tests/system -o "norecursedirs=data .*" $(ARGS)
 
 format: setup-test
 	.venv/bin/ruff format . && .venv/bin/ruff check --fix .

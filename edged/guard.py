@@ -2,7 +2,8 @@
 
 Forked before the daemon has threads, a loop or sockets, so that it costs little more than
 its page tables; it waits for the end of a pipe. An orderly end tells it so; else it becomes
-`edged safe`. Where systemd runs the daemon, `ExecStopPost=edged safe` does the same once more.
+`edged safe`. Where systemd runs the daemon it ends this process too, and the unit's
+`ExecStopPost=edged safe` does the same in its place.
 """
 
 from __future__ import annotations

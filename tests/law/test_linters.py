@@ -41,7 +41,12 @@ def test_shell_scripts_parse():
         ".ci/setup",
         "edged/toolmd/hosts/host.sh",
         "edged/toolmd/hosts/bin/edged-call",
-        *(str(path.relative_to(ROOT)) for path in sorted((ROOT / "hil").rglob("*.sh"))),
+        "tests/system/guest/usr/local/sbin/plug-relays",
+        *(
+            str(path.relative_to(ROOT))
+            for folder in ("hil", "tests")
+            for path in sorted((ROOT / folder).rglob("*.sh"))
+        ),
     ]
     for script in scripts:
         first = (ROOT / script).read_text().split("\n", 1)[0]
