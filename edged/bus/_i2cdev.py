@@ -24,9 +24,6 @@ _T = TypeVar("_T")
 _Args = TypeVarTuple("_Args")
 _Call = TypeVar("_Call", bound=Callable[..., object])
 
-MESSAGE_MAX = 8192
-"""Bytes of one message of I2C_RDWR; i2c-dev refuses more."""
-
 BLOCK_MAX = 32
 """Bytes of one SMBus block."""
 

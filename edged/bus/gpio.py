@@ -18,12 +18,12 @@ from edged import log
 from edged.bus import LineSettings, LineState, OnEdges
 from edged.bus import _cdev as cdev
 from edged.bus._chips import Chips, take
+from edged.bus._limits import check_pulse
 from edged.bus._lines import Found
 from edged.bus._worker import Worker
 from edged.bus.faults import gpio_error
-from edged.errors import EdgedError, Fault, InvalidArgumentsError, NoDeviceError
+from edged.errors import EdgedError, NoDeviceError
 
-PULSE_MIN_S, PULSE_MAX_S = 1e-6, 0.1
 LOOK_S = 2.0
 """How often lines with edges are asked whether their chip is still there.
 
@@ -161,8 +161,7 @@ class KernelLine:
         Raises:
             InvalidArgumentsError: shorter than 1 us or longer than 0.1 s.
         """
-        if not PULSE_MIN_S <= duration_s <= PULSE_MAX_S:
-            raise InvalidArgumentsError([Fault("duration", "must be from 1 us to 0.1 s")])
+        check_pulse(duration_s)
         await self._run(_pulse, duration_s)
 
     async def release(self) -> None:

@@ -18,12 +18,13 @@ from typing import Any, TypeVar
 
 from edged.bus import I2cTransfers, Sleep
 from edged.bus._breaker import Breaker
-from edged.bus._i2cdev import MESSAGE_MAX, Adapter
+from edged.bus._i2cdev import Adapter
+from edged.bus._limits import check_i2c
 from edged.bus._stepping import Done, Pause, give_up, step
 from edged.bus._worker import Worker
 from edged.bus.faults import NO_ANSWER, STUCK, i2c_error, open_error, silent_error
 from edged.clock import Clock
-from edged.errors import BusyError, Fault, InvalidArgumentsError, NoDeviceError
+from edged.errors import BusyError, NoDeviceError
 
 _T = TypeVar("_T")
 
@@ -164,7 +165,7 @@ class KernelI2c:
         self._node.close()
 
     async def _transfer(self, address: int, write: bytes, read_len: int) -> bytes:
-        _check(address, len(write), read_len)
+        check_i2c(address, len(write), read_len)
         driver = self.owner(address)
         if driver:
             device = self._device(address)
@@ -179,19 +180,6 @@ class KernelI2c:
 
     def _device(self, address: int) -> str:
         return f"{self._sysfs}/bus/i2c/devices/{self._number}-{address:04x}"
-
-
-def _check(address: int, write_len: int, read_len: int) -> None:
-    """Refuses what cannot be before a byte moves."""
-    faults = [
-        Fault(name, f"{count} bytes are more than the {MESSAGE_MAX} of one message: split it")
-        for name, count in (("write", write_len), ("read_len", read_len))
-        if count > MESSAGE_MAX
-    ]
-    if not 0 <= address <= 0x7F:
-        faults.append(Fault("address", f"{address:#04x} does not fit into 7 bits"))
-    if faults:
-        raise InvalidArgumentsError(faults)
 
 
 def _value(device: str) -> str:

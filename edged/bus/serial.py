@@ -17,19 +17,11 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 from edged.bus import PortInfo, SerialSettings
+from edged.bus._limits import BUFFER_MAX, check_fits
 from edged.bus._ports import find, ports
 from edged.bus._tty import Tty
 from edged.bus._worker import Worker
-from edged.errors import (
-    BusError,
-    BusyError,
-    Fault,
-    InvalidArgumentsError,
-    NoDeviceError,
-)
-
-BUFFER_MAX = 65_536
-"""Bytes that wait for a reader; of more, the oldest are dropped and counted."""
+from edged.errors import BusError, BusyError, NoDeviceError
 
 GRACE_S = 5.0
 """Beyond the time that bytes take on the line, how long a write waits for flow control."""
@@ -159,7 +151,7 @@ class KernelPort:
         Raises:
             InvalidArgumentsError: more than the buffer holds.
         """
-        _check_fits("count", count, 0)
+        check_fits("count", count, 0)
         await self._until(lambda: len(self._buffer) >= count, timeout_s)
         if not self._buffer:
             self._check()
@@ -171,7 +163,7 @@ class KernelPort:
         Raises:
             InvalidArgumentsError: the limit is more than the buffer holds.
         """
-        _check_fits("limit", limit, 1)
+        check_fits("limit", limit, 1)
         await self._until(lambda: self._ends(end, limit) > 0, timeout_s)
         length = self._ends(end, limit)
         if not length:
@@ -309,8 +301,3 @@ class KernelPort:
     def _check(self) -> None:
         if self._gone:
             raise NoDeviceError(f"{self.name} {self._gone}")
-
-
-def _check_fits(name: str, count: int, low: int) -> None:
-    if not low <= count <= BUFFER_MAX:
-        raise InvalidArgumentsError([Fault(name, f"must be {low} to {BUFFER_MAX}")])

@@ -21,6 +21,7 @@ from importlib import import_module
 from typing import Any
 
 from edged.bus import SpiSettings, SpiTransfers
+from edged.bus._limits import is_spi_possible
 from edged.bus._worker import Worker
 from edged.bus.faults import open_error, spi_error
 from edged.errors import BusError, Fault, InvalidArgumentsError, NoDeviceError
@@ -131,7 +132,7 @@ class _Node:
         device = self._opened()
         if len(write) > self._longest:
             raise InvalidArgumentsError([Fault("data", self._too_long(len(write)))])
-        if not _is_possible(settings):
+        if not is_spi_possible(settings):
             raise spi_error(errno.EINVAL, self._name)
         try:
             self._set_up(device, settings)
@@ -187,15 +188,6 @@ class _Node:
                 f"with spidev.bufsiz={XFER2_MAX} on the kernel's command line, or send less"
             )
         return f"{count} bytes are more than the {self._longest} of one transfer: send less"
-
-
-def _is_possible(settings: SpiSettings) -> bool:
-    """Whether the fields of `struct spi_ioc_transfer` can hold it; spidev does not check."""
-    return (
-        settings.mode in range(4)
-        and 0 < settings.max_speed_hz < 1 << 32
-        and 0 < settings.bits_per_word <= 32
-    )
 
 
 def _number(path: str) -> int:

@@ -13,6 +13,7 @@ from typing import Protocol
 import msgspec
 
 from edged.bus import Direction, Edge, LineSettings, LineState, OnEdges
+from edged.bus._limits import check_pulse
 from edged.errors import BusError, BusyError, NoDeviceError
 from edged.yamlio import nearest
 
@@ -187,11 +188,11 @@ class SimGpio:
         settings: LineSettings,
         consumer: str,
         on_edges: OnEdges | None = None,
-    ) -> SimLine:
+    ) -> SimRequest:
         """Takes a line for its consumer alone."""
         found = self._lines[self._names[await self.canonical(line)]]
         found.take(settings, consumer, on_edges)
-        return found
+        return SimRequest(found)
 
     async def canonical(self, line: str) -> str:
         """The one name of a line: `gpio-sim/17`."""
@@ -219,6 +220,38 @@ class SimGpio:
         return self._lines[line].level()
 
 
+class SimRequest:
+    """A line that was taken, until it is released."""
+
+    def __init__(self, line: SimLine) -> None:
+        self._line: SimLine | None = line
+        self._name = line.name
+
+    async def get(self) -> bool:
+        """The present value; edges up to now have been told then."""
+        return await self._held().get()
+
+    async def set(self, value: bool) -> None:
+        """Drives an output."""
+        await self._held().set(value)
+
+    async def pulse(self, duration_s: float) -> None:
+        """Drives true, then false; the part is told of the second at its time."""
+        check_pulse(duration_s)
+        await self._held().pulse(duration_s)
+
+    async def release(self) -> None:
+        """Gives the line back; once is enough."""
+        line, self._line = self._line, None
+        if line is not None:
+            line.release()
+
+    def _held(self) -> SimLine:
+        if self._line is None:
+            raise NoDeviceError(f"line {self._name} was released")
+        return self._line
+
+
 class SimLine:
     """One simulated line. What an output drove stays after its release, as on most boards."""
 
@@ -229,7 +262,7 @@ class SimLine:
         now: Callable[[], float],
         monotonic: Callable[[], float],
     ) -> None:
-        self._name = name
+        self.name = name
         self._part = part
         self._now = now
         self._monotonic = monotonic
@@ -247,7 +280,7 @@ class SimLine:
     def take(self, settings: LineSettings, consumer: str, on_edges: OnEdges | None) -> None:
         """Requests the line; see `SimGpio.request`."""
         if self.consumer:
-            raise BusyError(f"line {self._name} is used by {self.consumer!r}")
+            raise BusyError(f"line {self.name} is used by {self.consumer!r}")
         self.consumer = consumer
         if settings.direction == "as-is":
             self.settings = msgspec.structs.replace(
@@ -271,7 +304,7 @@ class SimLine:
         """Drives an output."""
         await asyncio.sleep(0)
         if self.settings.direction != "output":
-            raise BusError(errno.EPERM, f"line {self._name} is an input")
+            raise BusError(errno.EPERM, f"line {self.name} is an input")
         self._drive(value)
 
     async def pulse(self, duration_s: float) -> None:
@@ -279,7 +312,7 @@ class SimLine:
         await self.set(True)
         self._drive(False, self._now() + duration_s)
 
-    async def release(self) -> None:
+    def release(self) -> None:
         """Gives the line back."""
         self.consumer = ""
         self._on_edges = None

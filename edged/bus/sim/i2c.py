@@ -11,7 +11,9 @@ from operator import and_
 from typing import Literal, Protocol
 
 from edged.bus import I2c, I2cTransfers
+from edged.bus._limits import check_i2c
 from edged.bus.faults import NackError, i2c_error
+from edged.errors import BusyError
 
 FaultKind = Literal["nack", "timeout", "all_ones", "all_zeros", "flipped_bit", "delay"]
 
@@ -108,6 +110,8 @@ class SimI2c(I2c):
         """Whether something acknowledges the address."""
         async with self._lock:
             await asyncio.sleep(0)
+            if self.owner(address):
+                return True
             fault = self._next_fault(address)
             if self.stuck or fault == "timeout":
                 raise i2c_error(errno.ETIMEDOUT, self.name, address)
@@ -118,10 +122,13 @@ class SimI2c(I2c):
         return self.owners.get(address, "")
 
     async def _transfer(self, address: int, write: bytes, read_len: int) -> bytes:
+        check_i2c(address, len(write), read_len)
         # A real transfer takes time, in which other tasks run: so does this.
         await asyncio.sleep(0)
-        if self.owner(address):
-            raise i2c_error(errno.EBUSY, self.name, address)
+        if driver := self.owner(address):
+            raise BusyError(
+                f"{self.name}, address {address:#04x}: the kernel's driver {driver} owns it"
+            )
         fault = self._next_fault(address)
         if self.stuck or fault == "timeout":
             raise i2c_error(errno.ETIMEDOUT, self.name, address)

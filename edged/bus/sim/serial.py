@@ -8,10 +8,8 @@ from contextlib import asynccontextmanager
 from typing import Protocol
 
 from edged.bus import PortInfo, SerialSettings
+from edged.bus._limits import BUFFER_MAX, check_fits
 from edged.errors import BusyError, NoDeviceError
-
-BUFFER_MAX = 65_536
-"""Bytes that wait for a reader; of more, the oldest are dropped and counted."""
 
 
 class SerialPeer(Protocol):
@@ -112,11 +110,13 @@ class SimPort:
 
     async def read(self, count: int, timeout_s: float) -> bytes:
         """Bytes that came."""
+        check_fits("count", count, 0)
         await self._until(lambda: len(self._buffer) >= count, timeout_s)
         return self._take(count)
 
     async def read_until(self, end: bytes, limit: int, timeout_s: float) -> bytes:
         """Bytes up to and with `end`."""
+        check_fits("limit", limit, 1)
         await self._until(lambda: end in self._buffer or len(self._buffer) >= limit, timeout_s)
         at = self._buffer.find(end, 0, limit)
         if at < 0 and len(self._buffer) < limit:

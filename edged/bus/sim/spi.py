@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Literal, Protocol
 
 from edged.bus import SpiSettings, SpiTransfers
+from edged.bus._limits import is_spi_possible
 from edged.bus.faults import spi_error
 from edged.errors import Fault, InvalidArgumentsError
 
@@ -63,7 +64,7 @@ class _HeldSpi:
         if len(write) > BUFSIZ:
             reason = f"{len(write)} bytes are more than the kernel's buffer of {BUFSIZ}"
             raise InvalidArgumentsError([Fault("data", reason)])
-        if settings.mode not in range(4) or settings.max_speed_hz <= 0:
+        if not is_spi_possible(settings):
             raise spi_error(errno.EINVAL, spi.name)
         if spi.reads == "all_zeros":
             return bytes(len(write))

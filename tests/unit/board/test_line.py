@@ -135,7 +135,7 @@ class UsbGpio(SimGpio):
         self.is_there = False
         self.sockets += 1
         for line in self._lines.values():
-            await line.release()
+            line.release()
 
 
 class UsbLine:

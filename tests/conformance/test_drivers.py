@@ -1,0 +1,46 @@
+"""Every driver whose chip is on the rig."""
+
+import pytest
+
+from edged import plugins
+from tests.conformance.benches import Truth
+
+pytestmark = pytest.mark.needs("drivers")
+
+
+@pytest.fixture
+def driver(subject):
+    return plugins.load("edged.drivers", subject.driver)
+
+
+@pytest.fixture
+async def device(driver, subject, plugged):
+    """Found by its identity, and closed again."""
+    found = await driver.probe(driver.Config(**subject.options), plugged.bus, plugged.sleep)
+    yield found
+    if hasattr(found, "close"):
+        await found.close()
+
+
+async def test_it_finds_its_chip_and_says_which(subject, device):
+    assert device.identity
+    assert subject.identity in device.identity
+
+
+async def test_it_reads_what_is_true(driver, subject, device, plugged):
+    """Equal to what the outside set, or else within the chip's limits."""
+    config = driver.Config(**subject.options)
+    channels = driver.channels(config) if hasattr(driver, "channels") else driver.INFO.channels
+    for truth in subject.truths or [Truth({}, {}, "")]:
+        await plugged.surround(truth.outside)
+        samples = await device.read()
+        if driver.INFO.commands:
+            await device.safe()
+            continue
+        assert [sample.channel for sample in samples] == [channel.name for channel in channels]
+        for sample, channel in zip(samples, channels, strict=True):
+            assert sample.quality in {"ok", "warming"}, sample
+            assert channel.low <= sample.value <= channel.high
+            if sample.channel in truth.samples:
+                value, within = truth.samples[sample.channel]
+                assert sample.value == pytest.approx(value, abs=within), truth.source
