@@ -79,6 +79,9 @@ pack_edged() {
     mkdir -p "$packages"
     tar c -C "$project" --exclude=__pycache__ edged | tar x -C "$packages"
     cp -r "$project/seed" "$packages/edged/seed"
+    # The conformance suite and its rig.
+    tar c -C "$project" --exclude=__pycache__ pyproject.toml tests/conformance hil/bench.py \
+        hil/guest/bench.yaml hil/guest/rig.py | tar x -C "$stage" --one-top-level=suite
     compile "$stage"
     pack "$stage" >"$out/edged.cpio"
     rm -rf "$stage"

@@ -65,7 +65,7 @@ unpack() {
 rm -f "$out/root.made-from"
 say "fetching the board's system"
 unpack "$out/root" \
-    linux-image-armmp,bash,bubblewrap,busybox-static,kmod,i2c-tools,gpiod,python3,python3-aiohttp,python3-serial,python3-smbus2,python3-spidev,python3-yaml,libpython3-dev \
+    linux-image-armmp,bash,bubblewrap,busybox-static,kmod,i2c-tools,gpiod,python3,python3-aiohttp,python3-pytest,python3-pytest-asyncio,python3-pytest-timeout,python3-serial,python3-smbus2,python3-spidev,python3-yaml,libpython3-dev \
     --architectures=armhf
 version=$(basename "$out"/root/usr/include/python3.*)
 # Not this machine's own QEMU: before 9.1 the UART of this board loses what it receives

@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from hil.bench import named
 from hil.daemon import CONFIG, Daemon
 from hil.rig import Board, build
 
 HERE = Path(__file__).parent
+collect_ignore = [] if named() else ["test_bench.py"]
 
 
 @pytest.fixture(scope="session")

@@ -188,6 +188,49 @@ class Pins:
             self._changed.notify_all()
 
 
+class Hands:
+    """Does outside the board what the conformance suite inside it asks for (guest/rig.py).
+
+    `with` starts and ends it. Lines of JSON, each answered: a verb and its words.
+    """
+
+    def __init__(self, board: Board, sock: socket.socket) -> None:
+        self._board, self._lines = board, Lines(sock)
+        self._thread = threading.Thread(target=self._serve, name="hands")
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._lines.close()
+        self._thread.join()
+
+    def _serve(self) -> None:
+        with contextlib.suppress(EOFError, OSError, ValueError):
+            while True:
+                answer = self._do(*json.loads(self._lines.receive()))
+                self._lines.send(json.dumps(answer))
+
+    def _do(self, verb: str, *words: Any) -> Any:
+        board = self._board
+        if verb == "set":
+            return board.chips.set(*words)
+        if verb == "drive":
+            return board.pins.drive(*words)
+        if verb == "shows":
+            pin, level = words
+            # What never changed was not told of.
+            return board.pins.level(pin) is None and not level or board.pins.wait(pin, level)
+        if verb == "send":
+            return board.uart.sendall(bytes.fromhex(words[0]))
+        assert verb == "receive", verb
+        data = b""
+        while len(data) < words[0]:
+            data += board.uart.recv(words[0] - len(data))
+        return data.hex()
+
+
 class Board:
     """One run of the emulated board; `with` starts and ends it.
 
@@ -221,6 +264,10 @@ class Board:
     def console(self) -> str:
         path = self._run / "console.log"
         return path.read_text(errors="replace") if path.exists() else ""
+
+    def hands(self) -> Hands:
+        """For a suite inside; use it in a `with` statement."""
+        return Hands(self, self._socket("hands", time.monotonic() + ANSWER_S))
 
     def _start(self, stack: contextlib.ExitStack) -> None:
         script = HERE / "boards/sabrelite.sh"

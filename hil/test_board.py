@@ -174,7 +174,7 @@ def test_a_scan_ends_invents_nothing_and_leaves_the_buses_usable(board, edged):
     began = time.monotonic()
     scan = json.loads(board.agent.run("python3 -m edged scan --json", timeout=120))
     assert time.monotonic() - began < 60
-    there = {"i2c-0": {0x48, 0x49, 0x4C}, "i2c-1": {0x4D, 0x60}, "i2c-2": {0x50, 0x68}}
+    there = {"i2c-0": {0x48, 0x49, 0x4C, 0x51}, "i2c-1": {0x4D, 0x60}, "i2c-2": {0x50, 0x68}}
     assert [bus["name"] for bus in scan["i2c"]] == sorted(there)
     for bus in scan["i2c"]:
         found = {one["address"] for one in bus["found"]}

@@ -59,11 +59,13 @@ run() {
         -chardev file,id=console,path="$run/console.log" \
         -chardev socket,id=uart,path="$run/uart.sock",server=on,wait=off \
         -serial null -serial chardev:console -serial chardev:uart -serial null \
-        -nic "user,restrict=on,hostfwd=tcp:127.0.0.1:$port-:7000,hostfwd=tcp:127.0.0.1:$http-:8420" \
+        -chardev socket,id=hands,path="$run/hands.sock",server=on,wait=off \
+        -nic "user,restrict=on,hostfwd=tcp:127.0.0.1:$port-:7000,hostfwd=tcp:127.0.0.1:$http-:8420,guestfwd=tcp:10.0.2.100:7001-chardev:hands" \
         -qmp unix:"$run/qmp.sock",server=on,wait=off \
         -qtest unix:"$run/qtest.sock",server=on,wait=off -qtest-log none \
         -device tmp105,id=tmp105,bus=i2c-bus.0,address=0x48 \
         -device tmp105,id=owned,bus=i2c-bus.0,address=0x49 \
+        -device at24c-eeprom,id=spare,bus=i2c-bus.0,address=0x51,rom-size=4096 \
         -device emc1413,id=emc1413,bus=i2c-bus.0,address=0x4c \
         -device tmp421,id=tmp421,bus=i2c-bus.1,address=0x4d \
         -device pca9552,id=pca9552,bus=i2c-bus.1,address=0x60 \

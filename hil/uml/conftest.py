@@ -32,27 +32,28 @@ class Guest:
     def __init__(self, kernel: Path, share: Path) -> None:
         self._kernel, self._share = kernel, share
 
-    def run(self, *suites: str) -> None:
-        """Runs files of `inside/` and fails as they do.
+    def run(self, suite: str) -> None:
+        """Runs a suite and fails as it does.
 
         Args:
-            suites: their names, `gpio`.
+            suite: below the project, a file or a directory.
         """
-        share = self._share / "-".join(suites)
+        share = self._share / Path(suite).stem
         share.mkdir()
         variables = {
             "share": share,
             "project": ROOT,
             "python": sys.executable,
             "kernel": self._kernel,
-            "suites": ",".join(f"hil/uml/inside/{suite}.py" for suite in suites),
+            "suite": suite,
+            "EDGED_RIGS": "hil.uml.inside.rig",
         }
         console = self._boot([f"{name}={value}" for name, value in variables.items()])
         log, status = share / "log", share / "status"
         report = log.read_text() if log.exists() else f"no suite began; the console:\n{console}"
         print(report)
         if not status.exists() or int(status.read_text()):
-            pytest.fail(f"the suites in the guest failed:\n{report}", pytrace=False)
+            pytest.fail(f"the suite in the guest failed:\n{report}", pytrace=False)
 
     def _boot(self, arguments: list[str]) -> str:
         """Runs the guest to its end; what it wrote to its console."""

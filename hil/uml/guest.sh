@@ -1,6 +1,6 @@
 #!/bin/sh
 # PID 1 of the quick guest. Its root is the host's file system, read-only; what it
-# leaves goes to the directory `share`. Runs the suites `suites` by pytest and ends.
+# leaves goes to the directory `share`. Runs `suite` by pytest and ends.
 # Variables come from the kernel's command line (hil/uml/conftest.py).
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/run TMPDIR=/run PYTHONDONTWRITEBYTECODE=1
 mount -t proc proc /proc
@@ -13,8 +13,9 @@ mount -t devpts devpts /dev/pts
 mount -t tmpfs shm /dev/shm
 mount -t hostfs none /run/share -o "$share"
 cd "$project" || exit
-# shellcheck disable=SC2086  # a list of words
-"$python" -m pytest -rA -p no:cacheprovider $(echo "$suites" | tr , ' ') \
+# shellcheck disable=SC2154
+export EDGED_RIGS
+"$python" -m pytest -rA -p no:cacheprovider "$suite" \
     </dev/null >/run/share/log 2>&1
 echo $? >/run/share/status
 echo o >/proc/sysrq-trigger

@@ -20,6 +20,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 CACHE = Path(os.environ.get("EDGED_HIL_CACHE") or Path.home() / ".cache/edged-hil")
 SUITES = ("bus", "chips", "hotplug", "pins", "serial")
+CONFORMANCE = "tests/conformance"
 BOUND_S = 900
 """An emulated CPU on a machine with other work; alone it takes a quarter."""
 
@@ -38,7 +39,7 @@ class Report:
         """Fails as a file of `inside/` did.
 
         Args:
-            suite: its name, `chips`.
+            suite: its name, `chips`, or `CONFORMANCE`.
         """
         outcomes = self._outcomes.get(suite, {"it": "it did not run in the guest"})
         failed = [f"{name}\n{why}" for name, why in outcomes.items() if why]
@@ -50,8 +51,13 @@ def _boot(built: Path, run: Path) -> str:
     """Runs the guest to its end, in the directory `run`; what it wrote to its console."""
     share = run / "share"
     share.mkdir()
-    suites = sorted(f"hil/x86/inside/{suite}.py" for suite in SUITES)
-    variables = {"project": ROOT, "python": sys.executable, "suites": ",".join(suites)}
+    suites = [f"hil/x86/inside/{suite}.py" for suite in SUITES]
+    variables = {
+        "project": ROOT,
+        "python": sys.executable,
+        "suites": ",".join([*suites, CONFORMANCE]),
+        "EDGED_RIGS": "hil.x86.inside.rig",
+    }
     words = ["console=ttyS0", "rdinit=/init", "panic=-1", "loglevel=4", "cryptomgr.notests"]
     words += [f"{name}={value}" for name, value in variables.items()]
     command = [
@@ -98,7 +104,8 @@ def _boot(built: Path, run: Path) -> str:
 def _outcomes(report: Path) -> dict[str, dict[str, str]]:
     found: dict[str, dict[str, str]] = {}
     for case in ET.parse(report).iter("testcase"):
-        suite = case.attrib["classname"].rpartition(".")[2]
+        path, _, suite = case.attrib["classname"].rpartition(".")
+        suite = CONFORMANCE if path.endswith("conformance") else suite
         wrong = [child for child in case if child.tag in {"failure", "error", "skipped"}]
         why = "\n".join(child.text or child.attrib["message"] for child in wrong)
         found.setdefault(suite, {})[case.attrib["name"]] = why

@@ -6,6 +6,8 @@ its bus are edged's register models. It is unplugged when this process ends.
 Commands on stdin, each answered, are lines of JSON:
 `["plug", 118, "bmp280", {}]`: puts a driver's model at an address, made with these arguments;
 `["unplug", 118]`; `["set", 118, "temperature_cel", 25.08]`: what is true around it;
+`["trace"]`: transactions since it was asked last: address, bytes written in hexadecimal,
+number of bytes read;
 `["pull", 3, true]`: what is wired to a line gives it this level;
 `["levels"]`: the levels of the eight lines, lowest first, as a meter shows them.
 
@@ -76,11 +78,13 @@ class Bridge:
     Attributes:
         targets: register models by address.
         pulled: level of each line by what is wired to it.
+        trace: each transaction: address, bytes written, number of bytes read.
     """
 
     def __init__(self) -> None:
         self.targets: dict[int, Target] = {}
         self.pulled = [True] * 8
+        self.trace: list[tuple[int, str, int]] = []
         self._settings = dict(POWER_ON)
         self._latch = 0
         self._status = bytes([IDLE, 0, 0, 0, 0, 0])
@@ -124,6 +128,7 @@ class Bridge:
         return []
 
     def _transfer(self, address: int, write: bytes, read_len: int) -> None:
+        self.trace.append((address >> 1, write.hex(), read_len))
         targets = on_bus(self.targets, address >> 1)
         self._data = b""
         try:
@@ -203,6 +208,9 @@ def obey(bridge: Bridge, verb: str, *words: Any) -> Any:
         bridge.pulled[line] = level
     elif verb == "levels":
         return bridge.levels()
+    elif verb == "trace":
+        seen, bridge.trace = bridge.trace, []
+        return seen
     return None
 
 

@@ -19,6 +19,7 @@ done
 udevadm trigger --subsystem-match=virtio-ports
 udevadm settle
 cd "$project" || exit
+export EDGED_RIGS
 echo "the guest is up after $(cut -d ' ' -f 1 /proc/uptime) s" >/run/share/log
 # shellcheck disable=SC2046  # a list of words
 "$python" -m pytest -rA --durations=10 -o timeout=600 -p no:cacheprovider --junit-xml /run/share/report.xml \

@@ -29,10 +29,10 @@ ABILITIES = {
     "i2c.scan": "all that is on the bus is known, and a scan ends soon",
     "i2c.owner": "a driver of the kernel can be bound to a chip",
     "spi": "a chip on SPI, or a wire",
-    "spi.echo": "what is sent comes back by a rule, whatever it is",
+    "spi.long": "an answer is known of the longest transfer, and has every byte",
     "serial": "a serial port whose other end is in hand, or a wire",
-    "serial.far": "that other end is another than the port itself",
     "serial.pull": "it can be pulled out",
+    "serial.flood": "more than a port keeps can be sent at once",
     "serial.programs": "other programs can open the port",
     "gpio": "an output that is seen and an input that is driven from outside",
     "gpio.edges": "the chip tells of edges",
@@ -150,15 +150,13 @@ class SpiBench:
         spi: under test.
         exchanges: whose answers are known.
         modes: in which it answers.
+        longest: an exchange of 4096 bytes, whose answer has every byte (`spi.long`).
     """
 
     spi: Spi
     exchanges: Sequence[Exchange] = ()
     modes: Sequence[int] = (0,)
-
-    def echo(self, write: bytes) -> bytes:
-        """What comes back of these bytes (`spi.echo`)."""
-        raise NotImplementedError
+    longest: Exchange
 
 
 # Serial ---------------------------------------------------------------------------------------
@@ -258,6 +256,7 @@ class Subject(NamedTuple):
     Attributes:
         driver: edged's.
         bus: where it is, `i2c-0`.
+        address: there, of an I2C chip.
         options: of the driver's `Config`.
         truths: one after the other; with none its values must be within its limits.
         identity: part of what it must say it is.
@@ -266,6 +265,7 @@ class Subject(NamedTuple):
 
     driver: str
     bus: str
+    address: int | None = None
     options: dict[str, Any] = {}
     truths: Sequence[Truth] = ()
     identity: str = ""

@@ -120,5 +120,6 @@ def subjects(bus: str, *kinds: str) -> tuple[Subject, ...]:
             continue
         worked = WORKED.get(name, Worked(()))
         options = {**getattr(driver, "SIM_CONFIG", {}), **worked.options}
-        found.append(Subject(name, bus, options, worked.truths, model=worked.model))
+        address = driver.INFO.addresses[0] if driver.INFO.addresses else None
+        found.append(Subject(name, bus, address, options, worked.truths, model=worked.model))
     return tuple(found)

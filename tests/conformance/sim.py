@@ -34,6 +34,7 @@ from tests.conformance.models import subjects
 
 MEMORY, EEPROM, THERMOMETER = 0x30, 0x50, 0x48
 DATA = bytes(range(1, 33))
+EVERY = bytes(range(256))
 
 
 class Cells:
@@ -90,15 +91,18 @@ class Complement:
         return bytes(255 - byte for byte in write)
 
 
+def complement(write: bytes) -> Exchange:
+    """With such a target."""
+    return Exchange(write, 0, Complement().transfer(write))
+
+
 class SimSpiBench(SpiBench):
-    exchanges = (Exchange(b"\x01\x80\x00", 0, b"\xfe\x7f\xff"),)
+    exchanges = (complement(b"\x01\x80\x00"),)
+    longest = complement(EVERY * 16)
     modes = tuple(range(4))
 
     def __init__(self) -> None:
         self.spi = SimSpi("spi0.0", Complement())
-
-    def echo(self, write: bytes) -> bytes:
-        return Complement().transfer(write)
 
 
 class Peer:
@@ -178,8 +182,8 @@ class Simulated(Rig):
     is_kernel = False
     can = frozenset(
         {
-            *("i2c", "i2c.memory", "i2c.limits", "i2c.scan", "i2c.owner", "spi", "spi.echo"),
-            *("serial", "serial.far", "serial.pull"),
+            *("i2c", "i2c.memory", "i2c.limits", "i2c.scan", "i2c.owner", "spi", "spi.long"),
+            *("serial", "serial.pull", "serial.flood"),
             *("gpio", "gpio.edges", "gpio.debounce", "gpio.bias", "drivers"),
         }
     )
@@ -216,8 +220,7 @@ class Simulated(Rig):
     async def _bus(self, driver, subject, model, clock):
         kind = driver.INFO.bus
         if kind == "i2c":
-            address = driver.Config(**subject.options).address
-            return SimI2c(subject.bus, {address: model})
+            return SimI2c(subject.bus, {subject.address: model})
         if kind == "spi":
             return SimSpi("spi0.0", model)
         if kind == "serial":

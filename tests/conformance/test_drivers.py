@@ -1,5 +1,6 @@
 """Every driver whose chip is on the rig."""
 
+import msgspec
 import pytest
 
 from edged import plugins
@@ -14,22 +15,24 @@ def driver(subject):
 
 
 @pytest.fixture
-async def device(driver, subject, plugged):
+def config(driver, subject):
+    address = {} if subject.address is None else {"address": subject.address}
+    return msgspec.convert({**address, **subject.options}, driver.Config)
+
+
+@pytest.fixture
+async def device(driver, config, plugged):
     """Found by its identity, and closed again."""
-    found = await driver.probe(driver.Config(**subject.options), plugged.bus, plugged.sleep)
+    found = await driver.probe(config, plugged.bus, plugged.sleep)
     yield found
     if hasattr(found, "close"):
         await found.close()
 
 
-async def test_it_finds_its_chip_and_says_which(subject, device):
+async def test_it_finds_its_chip_and_reads_what_is_true(driver, config, subject, device, plugged):
+    """Equal to what the outside set, or else within the chip's limits."""
     assert device.identity
     assert subject.identity in device.identity
-
-
-async def test_it_reads_what_is_true(driver, subject, device, plugged):
-    """Equal to what the outside set, or else within the chip's limits."""
-    config = driver.Config(**subject.options)
     channels = driver.channels(config) if hasattr(driver, "channels") else driver.INFO.channels
     for truth in subject.truths or [Truth({}, {}, "")]:
         await plugged.surround(truth.outside)

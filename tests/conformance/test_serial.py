@@ -10,8 +10,9 @@ from edged.errors import BusyError, InvalidArgumentsError, NoDeviceError
 from tests.conformance.benches import BOUND_S
 
 pytestmark = pytest.mark.needs("serial")
-far = pytest.mark.needs("serial.far")
 EVERY = bytes(range(256))
+KEPT = 65_536
+"""Bytes that wait in a port for a reader."""
 
 
 @pytest.fixture
@@ -103,6 +104,17 @@ async def test_what_came_can_be_forgotten(serial_bench, port):
     assert count + len(left) == 4
 
 
+@pytest.mark.needs("serial.flood")
+async def test_the_oldest_bytes_make_room_and_are_counted(serial_bench, port):
+    """Every buffer is bounded and says what was lost (architecture, laws)."""
+    sent = bytes(number % 251 for number in range(KEPT + 5_000))
+    await serial_bench.send(port, sent)
+    while port.lost < 5_000:
+        await asyncio.sleep(0.001)
+    assert port.lost == 5_000
+    assert await port.read(KEPT, BOUND_S) == sent[5_000:]
+
+
 async def test_one_exchange_keeps_others_out(serial_bench, port):
     order = []
 
@@ -144,8 +156,8 @@ async def test_a_port_that_another_program_has_open_is_refused_with_its_name(ser
 async def test_more_than_a_port_keeps_is_never_waited_for(port):
     """Every buffer is bounded (architecture, laws): 64 KiB of a port."""
     with pytest.raises(InvalidArgumentsError, match="count: must be 0 to 65536"):
-        await port.read(65_537, BOUND_S)
-    for limit in (0, 65_537):
+        await port.read(KEPT + 1, BOUND_S)
+    for limit in (0, KEPT + 1):
         with pytest.raises(InvalidArgumentsError, match="limit: must be 1 to 65536"):
             await port.read_until(b"x", limit, BOUND_S)
 

@@ -126,82 +126,6 @@ async def test_the_header_of_a_raspberry_pi_comes_first(gpio, rack):
         await line.release()
 
 
-async def test_an_input_follows_what_pulls_it(gpio, chip):
-    line = await gpio.request("GPIO0", INPUT, "test")
-    for high in (True, False, True):
-        chip.pull(0, high)
-        assert await line.get() is high
-    with pytest.raises(BusError, match="input") as caught:
-        await line.set(True)
-    assert caught.value.errno == errno.EPERM
-
-
-@pytest.mark.parametrize(("bias", "high"), [("pull-up", True), ("pull-down", False)])
-async def test_a_bias_is_set_in_the_chip(gpio, chip, bias, high):
-    chip.pull(0, not high)
-    line = await gpio.request("GPIO0", LineSettings("input", bias=bias), "test")
-    assert await line.get() is high
-    assert chip.level(0) is high
-
-
-async def test_active_low_turns_values_and_edges_round(gpio, chip):
-    edges = Edges()
-    chip.pull(0, True)
-    settings = LineSettings("input", active_low=True, edge="rising")
-    line = await gpio.request("GPIO0", settings, "test", edges)
-    assert await line.get() is False
-    chip.pull(0, False)
-    await edges.until(bool)
-    assert [edge.value for edge in edges] == [True]
-    output = LineSettings("output", active_low=True, output_value=True)
-    await gpio.request("GPIO1", output, "test")
-    assert not chip.level(1)
-
-
-async def test_edges_come_in_order_with_the_kernels_time_stamps(gpio, chip):
-    edges = Edges()
-    await gpio.request("GPIO0", BOTH, "test", edges)
-    turns = []
-    for high in (True, False, True):
-        before = time.monotonic()
-        chip.pull(0, high)
-        await edges.until(lambda edges: len(edges) > len(turns))
-        turns.append((before, time.monotonic()))
-    assert [(e.value, e.sequence, e.lost) for e in edges] == [
-        (True, 1, 0), (False, 2, 0), (True, 3, 0),
-    ]  # fmt: skip
-    for edge, (before, after) in zip(edges, turns, strict=True):
-        assert before <= edge.monotonic <= after
-
-
-@pytest.mark.parametrize(("edge", "value"), [("rising", True), ("falling", False)])
-async def test_only_the_edges_that_were_asked_for_come(gpio, chip, edge, value):
-    edges = Edges()
-    await gpio.request("GPIO0", LineSettings("input", edge=edge), "test", edges)
-    for turns in range(1, 4):
-        chip.pull(0, True)
-        chip.pull(0, False)
-        await edges.until(lambda edges, turns=turns: len(edges) == turns)
-    assert {edge.value for edge in edges} == {value}
-
-
-async def test_five_bounces_are_one_debounced_edge(gpio, turn):
-    """facts: kernel debounce of 5 bounces -> 1 event."""
-    edges = Edges()
-    settings = LineSettings("input", edge="both", debounce_s=0.2)
-    line = await gpio.request("GPIO0", settings, "test", edges)
-    for _ in range(5):
-        turn(0, True)
-        turn(0, False)
-    turn(0, True)
-    assert await line.get() is False
-    await edges.until(bool)
-    assert await line.get() is True
-    turn(0, False)
-    await edges.until(lambda edges: len(edges) > 1)
-    assert [(e.value, e.sequence, e.lost) for e in edges] == [(True, 1, 0), (False, 2, 0)]
-
-
 async def test_edges_that_nobody_reads_in_time_are_counted_as_lost(chip, turn):
     """facts: the oldest are dropped, the last state is right."""
     edges, worker = Edges(), Worker("test")
@@ -281,12 +205,6 @@ async def test_a_chip_select_comes_with_its_overlay(gpio, chip):
         await gpio.request("ACT", OUTPUT, "test")
 
 
-async def test_the_own_second_request_is_refused_too(gpio, chip):
-    await gpio.request("GPIO1", OUTPUT, "test")
-    with pytest.raises(BusyError, match="used by 'test'"):
-        await gpio.request("sim/1", OUTPUT, "another")
-
-
 async def test_kernel_and_settings_agree_on_what_goes_together(chip):
     """linux/gpio.h; `LineSettings` refuses by name what the kernel would with EINVAL."""
     for direction, active_low, bias, drive, edge, debounce_s in itertools.product(
@@ -356,21 +274,6 @@ async def test_a_released_line_is_free_and_says_so(gpio, chip):
     assert not edges
     again = await gpio.request("GPIO0", INPUT, "test")
     assert await again.get() is True
-
-
-async def test_a_cancelled_request_holds_nothing(gpio, chip):
-    """Nor does it keep the next one out, at whatever moment it was cancelled."""
-    for moment in range(100):
-        task = asyncio.ensure_future(gpio.request("GPIO0", OUTPUT, "test"))
-        for _ in range(moment % 20):
-            await asyncio.sleep(0.0002)
-        task.cancel()
-        await asyncio.wait([task])
-        if not task.cancelled():
-            await task.result().release()
-        line = await gpio.request("GPIO0", OUTPUT, "next")
-        await line.release()
-    assert not held(chip, 0)
 
 
 async def test_a_pulse_ends_low(gpio, chip):

@@ -13,7 +13,7 @@ import pytest
 
 from edged.bus.i2c import OWNER_S
 from edged.bus.kernel import KernelBuses
-from edged.errors import BusError, BusyError, NoDeviceError
+from edged.errors import BusError, BusyError
 from edged.testing import FakeClock
 
 ADDRESS, THERMOMETER = 0x50, 0x48
@@ -68,13 +68,6 @@ async def test_what_smbus_cannot_is_refused(bus, write, read_len):
     with pytest.raises(BusError, match="cannot do a transfer of this shape") as caught:
         await bus.transfer(ADDRESS, write, read_len)
     assert caught.value.errno == errno.EOPNOTSUPP
-
-
-async def test_an_address_where_nothing_is_does_not_answer(bus):
-    """i2c-stub says ENODEV, where chips of flesh have three other errnos."""
-    with pytest.raises(NoDeviceError, match="nothing answered at address 0x51"):
-        await bus.transfer(0x51, b"\x00", 1)
-    assert [a for a in range(0x08, 0x78) if await bus.detect(a)] == [THERMOMETER, ADDRESS]
 
 
 async def test_an_address_of_the_kernels_driver_is_refused_with_its_value(bus, stub, clock):

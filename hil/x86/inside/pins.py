@@ -7,7 +7,7 @@ import pytest
 
 from edged.bus import LineSettings
 from edged.bus.gpio import KernelGpio
-from edged.errors import BusyError, NoDeviceError
+from edged.errors import NoDeviceError
 
 BOUND_S = 20.0
 
@@ -17,22 +17,6 @@ async def gpio(bridge):
     made = KernelGpio()
     yield made
     await made.close()
-
-
-async def test_levels_go_out_and_come_in(bridge, gpio):
-    """As a meter on the bridge shows them."""
-    relay = await gpio.request("cp2112_gpio/6", LineSettings("output", output_value=True), "relay")
-    door = await gpio.request("cp2112_gpio/2", LineSettings("input", active_low=True), "door")
-    assert bridge.ask("levels")[6]
-    await relay.set(False)
-    assert not bridge.ask("levels")[6]
-    for level in (False, True):
-        bridge.ask("pull", 2, level)
-        assert await door.get() == (not level)
-    names = {state.offset: state.consumer for state in await gpio.lines() if state.used}
-    assert names == {2: "door", 6: "relay"}
-    with pytest.raises(BusyError, match="'relay'"):
-        await gpio.request("cp2112_gpio/6", LineSettings("input"), "other")
 
 
 async def test_an_edge_on_the_bridge_is_told_and_its_end_too(bridge, gpio):

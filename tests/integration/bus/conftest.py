@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-HERE = Path(__file__).parent
-PROJECT = HERE.parents[2]
+PROJECT = Path(__file__).parents[3]
 PYTHON = "/usr/bin/python3"
 BOUND_S = 100.0
 
@@ -35,14 +34,17 @@ def _environment(package):
 
 @pytest.fixture
 def run_under_umockdev():
-    """`run(file, package, *options)`: every test of a file beside this one must pass there."""
+    """`run(tests, package, *options)`: every test must pass there.
 
-    def run(file, package, *options):
+    A rig of the conformance suite is a module beside this one.
+    """
+
+    def run(tests, package, *options, rig=""):
         pytest_words = [PYTHON, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options]
         ran = subprocess.run(
-            ["umockdev-wrapper", *pytest_words, str(HERE / file)],
+            ["umockdev-wrapper", *pytest_words, str(PROJECT / tests)],
             cwd=PROJECT,
-            env=_environment(package),
+            env={**_environment(package), "EDGED_RIGS": f"tests.integration.bus.{rig}"},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

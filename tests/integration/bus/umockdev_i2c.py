@@ -1,213 +1,59 @@
 """The kernel's side of `edged.bus.i2c`, down to the bytes of each ioctl.
 
 umockdev puts device nodes before this process and hands their ioctls to
-`Kernel` here, which answers as the kernel does. `test_umockdev_i2c` runs this
+`umockdev_i2cdev.Kernel`, which answers as the kernel does. `test_umockdev_i2c` runs this
 file under `umockdev-wrapper`, with Debian's Python for the sake of its `gi`.
-
-Source: linux/i2c.h, linux/i2c-dev.h and `drivers/i2c/i2c-dev.c` of the kernel.
 """
 
 import asyncio
 import errno
+import functools
 import os
-import struct
 import threading
-from collections import deque
 
-import gi
 import pytest
 
-gi.require_version("UMockdev", "1.0")
-from gi.repository import GLib, UMockdev  # noqa: E402  after its version
-
-from edged.bus.i2c import KernelI2c, adapter_name, numbers  # noqa: E402
-from edged.bus.mux import MuxI2c  # noqa: E402
-from edged.bus.sim import SimMux  # noqa: E402
-from edged.clock import SystemClock  # noqa: E402
-from edged.drivers import bme280  # noqa: E402
-from edged.errors import BusError, BusyError, InvalidArgumentsError, NoDeviceError  # noqa: E402
-from edged.testing import FakeClock  # noqa: E402
-
-BOUND_S = 10.0
-
-# linux/i2c-dev.h and linux/i2c.h.
-I2C_SLAVE, I2C_FUNCS, I2C_RDWR, I2C_SMBUS = 0x0703, 0x0705, 0x0707, 0x0720
-I2C_M_RD = 1
-POINTER = struct.calcsize("P")
-QUICK, BYTE, BYTE_DATA, WORD_DATA, I2C_BLOCK = 0, 1, 2, 3, 8
-WRITE, READ = 0, 1
-
-# Functions as adapters have them: i2c-bcm2835.c, i2c-stub.c, hid-cp2112.c.
-BCM2835 = 0x0EFF_0009
-STUB = 0x0C7F_0000
-CP2112 = 0x0EFE_0001 & ~0x0001_0000
-
-
-class Memory:
-    """A chip of plain registers, which counts up."""
-
-    def __init__(self, content=range(256)):
-        self.content = bytearray(content)
-        self.pointer = 0
-
-    def write(self, data):
-        self.pointer = data[0]
-        for value in data[1:]:
-            self.content[self.pointer] = value
-            self.pointer = self.pointer + 1 & 0xFF
-
-    def read(self, length):
-        start, self.pointer = self.pointer, self.pointer + length & 0xFF
-        return bytes((self.content * 2)[start : start + length])
-
-
-class Kernel:
-    """One adapter: i2c-dev and what is behind it, on the thread of the GLib loop."""
-
-    def __init__(self, functions, targets):
-        self.functions, self.targets = functions, targets
-        self.ioctls = []
-        self.errnos = deque()
-        """Of the next ioctls that move bytes; 0 is none."""
-        self.stuck = set()
-        """Addresses that time out; -1 is all."""
-        self.absent = errno.EREMOTEIO
-        self.bound = set()
-        self.go_on = threading.Event()
-        self.go_on.set()
-        self.arrived = threading.Event()
-        self.slave = None
-
-    def handle(self, _, client):
-        try:
-            result = self.answer(client.get_request(), client.get_arg())
-        except OSError as error:
-            client.complete(-1, error.errno)
-        else:
-            client.complete(result, 0)
-        return True
-
-    def answer(self, request, arg):
-        if request == I2C_FUNCS:
-            arg.resolve(0, POINTER).update(0, self.functions.to_bytes(POINTER, "little"))
-            return 0
-        if request == I2C_SLAVE:
-            self.slave = int.from_bytes(bytes(arg.retrieve()), "little")
-            self.ioctls.append(("SLAVE", self.slave))
-            if self.slave in self.bound:
-                raise OSError(errno.EBUSY, "")
-            return 0
-        self.arrived.set()
-        assert self.go_on.wait(BOUND_S)
-        return {I2C_RDWR: self.rdwr, I2C_SMBUS: self.smbus}[request](arg)
-
-    def rdwr(self, arg):
-        data = arg.resolve(0, 2 * POINTER)
-        (count,) = struct.unpack_from("=I", bytes(data.retrieve()), POINTER)
-        table = data.resolve(0, count * (8 + POINTER))
-        rows = bytes(table.retrieve())
-        heads = [struct.unpack_from("=HHH", rows, i * (8 + POINTER)) for i in range(count)]
-        buffers = [
-            table.resolve(i * (8 + POINTER) + 8, length) for i, (_, _, length) in enumerate(heads)
-        ]
-        self.ioctls.append(
-            ("RDWR", *[
-                (address, "read", length) if flags == I2C_M_RD
-                else (address, "write" if not flags else hex(flags), bytes(buffer.retrieve()))
-                for (address, flags, length), buffer in zip(heads, buffers, strict=True)
-            ])
-        )  # fmt: skip
-        for (address, flags, length), buffer in zip(heads, buffers, strict=True):
-            target = self.reach(address)
-            if flags & I2C_M_RD:
-                buffer.update(0, target.read(length))
-            else:
-                target.write(bytes(buffer.retrieve()))
-        return count
-
-    def smbus(self, arg):
-        data = arg.resolve(0, 8 + POINTER)
-        direction, command, size = struct.unpack_from("=BBxxI", bytes(data.retrieve()))
-        union = data.resolve(8, 34)
-        content = bytes(union.retrieve())
-        length = {QUICK: 0, BYTE: 1, BYTE_DATA: 1, WORD_DATA: 2, I2C_BLOCK: content[0]}[size]
-        offset = 1 if size == I2C_BLOCK else 0
-        payload = content[offset : offset + length]
-        self.ioctls.append(("SMBUS", direction, command, size, length if direction else payload))
-        target = self.reach(self.slave)
-        if size == QUICK:
-            return 0
-        if size == BYTE and direction == WRITE:
-            target.write(bytes([command]))
-        elif direction == WRITE:
-            target.write(bytes([command]) + payload)
-        else:
-            if size != BYTE:
-                target.write(bytes([command]))
-            union.update(offset, target.read(length))
-        return 0
-
-    def reach(self, address):
-        number = self.errnos.popleft() if self.errnos else 0
-        if address in self.stuck or -1 in self.stuck:
-            number = errno.ETIMEDOUT
-        target = self.targets.get(address)
-        if number or target is None:
-            raise OSError(number or self.absent, "")
-        return target
+from edged.bus.i2c import KernelI2c, adapter_name, numbers
+from edged.bus.mux import MuxI2c
+from edged.bus.sim import SimMux
+from edged.clock import SystemClock
+from edged.drivers import bme280
+from edged.errors import BusError, BusyError, InvalidArgumentsError, NoDeviceError
+from edged.testing import FakeClock
+from tests.integration.bus.umockdev_i2cdev import (
+    BCM2835,
+    BOUND_S,
+    BYTE,
+    BYTE_DATA,
+    CP2112,
+    I2C_BLOCK,
+    QUICK,
+    READ,
+    STUB,
+    WORD_DATA,
+    WRITE,
+    Loop,
+    Memory,
+    bind,
+    plug,
+)
 
 
 @pytest.fixture(scope="module")
-def testbeds():
-    """All of them, and the loop that answers: the end of one unsets where all are looked for."""
-    loop = GLib.MainLoop()
-    thread = threading.Thread(target=loop.run)
-    thread.start()
-    kept = []
-    yield kept
-    loop.quit()
-    thread.join()
+def loop():
+    with Loop() as running:
+        yield running
 
 
 @pytest.fixture
-def testbed(testbeds):
-    testbeds.append(UMockdev.Testbed.new())
-    return testbeds[-1]
+def testbed(loop):
+    return loop.testbed()
 
 
 @pytest.fixture
 def adapter(testbed):
     """Plugs an adapter in: `adapter(1, BCM2835, {0x48: Memory()})`."""
-
-    def plug(number, functions, targets, name="bcm2835 (i2c@7e804000)"):
-        node = f"/dev/i2c-{number}"
-        testbed.add_from_string(
-            f"P: /devices/i2c-{number}/i2c-dev/i2c-{number}\nN: i2c-{number}\n"
-            f"E: DEVNAME={node}\nE: SUBSYSTEM=i2c-dev\n"
-        )
-        lay(testbed, f"bus/i2c/devices/i2c-{number}/name", name + "\n")
-        kernel = Kernel(functions, targets)
-        handler = UMockdev.IoctlBase()
-        handler.connect("handle-ioctl", kernel.handle)
-        testbed.attach_ioctl(node, handler)
-        return kernel
-
-    return plug
-
-
-def lay(testbed, path, text):
-    whole = os.path.join(testbed.get_sys_dir(), path)
-    os.makedirs(os.path.dirname(whole), exist_ok=True)
-    with open(whole, "w") as file:
-        file.write(text)
-
-
-def bind(testbed, device, driver, value):
-    """Has a driver of the kernel own a device, with its value below."""
-    lay(testbed, f"bus/i2c/devices/{device}/{value}", "21500\n")
-    lay(testbed, f"bus/i2c/drivers/{driver}/unbind", "")
-    devices = os.path.join(testbed.get_sys_dir(), "bus/i2c/devices")
-    os.symlink(f"../../drivers/{driver}", f"{devices}/{device}/driver")
+    return functools.partial(plug, testbed)
 
 
 @pytest.fixture
@@ -291,13 +137,6 @@ async def test_what_is_longer_than_a_message_is_refused_before_a_byte_moves(
     assert moved(kernel) == []
     await bus.transfer(0x50, b"\x00", 8192)
     assert moved(kernel) == [("RDWR", (0x50, "write", b"\x00"), (0x50, "read", 8192))]
-
-
-async def test_an_address_in_its_8_bit_form_is_refused(adapter, i2c):
-    kernel = adapter(1, BCM2835, {})
-    with pytest.raises(InvalidArgumentsError, match="address: 0xec does not fit into 7 bits"):
-        await i2c(1).transfer(0xEC, b"\xd0", 1)
-    assert moved(kernel) == []
 
 
 # A measurement on the bus's thread -----------------------------------------------------------
@@ -630,24 +469,6 @@ async def test_an_address_is_free_soon_after_its_driver_let_it_go(testbed, adapt
 # Many callers -------------------------------------------------------------------------------
 
 
-async def test_a_held_sequence_is_not_broken_by_others(adapter, i2c):
-    """Fault 14: another's transfer between pointer and read gave the other's channel."""
-    adapter(1, BCM2835, {0x48: Memory()})
-    bus = i2c(1)
-
-    async def convert(register):
-        async with bus.hold() as held:
-            await held.transfer(0x48, bytes([register]))
-            await asyncio.sleep(0)
-            return await held.transfer(0x48, b"", 1)
-
-    async def once(register):
-        return await bus.transfer(0x48, bytes([register]), 1)
-
-    callers = [(convert, once)[i % 2](i) for i in range(100)]
-    assert await asyncio.gather(*callers) == [bytes([i]) for i in range(100)]
-
-
 async def test_a_caller_who_gives_up_leaves_nothing_behind(adapter, i2c):
     """Fault 16: the one in the kernel, and those who wait, are cancelled; the next goes on."""
     kernel = adapter(1, BCM2835, {0x48: Memory()})
@@ -662,17 +483,6 @@ async def test_a_caller_who_gives_up_leaves_nothing_behind(adapter, i2c):
     kernel.go_on.set()
     assert await callers[3] == b"\x03"
     assert [row[1][2] for row in moved(kernel)] == [b"\x00", b"\x03"]
-
-
-async def test_a_failed_caller_does_not_hold_the_next_up(adapter, i2c):
-    kernel = adapter(1, BCM2835, {0x48: Memory()})
-    bus = i2c(1)
-    kernel.errnos.append(errno.EIO)
-    failed, served = await asyncio.gather(
-        bus.transfer(0x48, b"\x00", 1), bus.transfer(0x48, b"\x01", 1), return_exceptions=True
-    )
-    assert isinstance(failed, BusError)
-    assert served == b"\x01"
 
 
 # A stuck bus --------------------------------------------------------------------------------

@@ -6,68 +6,29 @@ nodes and ioctls of `umockdev_spidev` before this process and its children.
 
 import asyncio
 import errno
-import json
 import os
-import subprocess
 import sys
 import threading
-from pathlib import Path
 
 import pytest
 
 from edged.bus import SpiSettings
 from edged.bus.spi import Controller, KernelSpi, names
 from edged.errors import BusError, InvalidArgumentsError, NoDeviceError
+from tests.integration.bus.umockdev_spi_kernel import Kernel, server
 
 BOUND_S = 10.0
 PLAIN = SpiSettings()
-SERVER = Path(__file__).with_name("umockdev_spidev.py")
 
 # linux/spi/spi.h.
 CPHA, CPOL, CS_HIGH, LSB_FIRST = 1, 2, 4, 8
 
 
-class Kernel:
-    """One target as `umockdev_spidev` has it."""
-
-    def __init__(self, ask, number):
-        self._ask, self._number = ask, number
-        ask("plug", number)
-
-    def __getattr__(self, name):
-        return self._ask("get", self._number, name)
-
-    def set(self, **values):
-        for name, value in values.items():
-            self._ask("set", self._number, name, value)
-
-    def stop(self):
-        self._ask("stop", self._number)
-
-    async def wait_inside(self):
-        assert await asyncio.to_thread(self._ask, "arrived", self._number)
-
-    def go_on(self):
-        self._ask("go_on", self._number)
-
-    def sent(self):
-        return [bytes.fromhex(row[1]) for row in self.transfers]
-
-
 @pytest.fixture(scope="module")
 def ask():
     """Sends a command to the process that answers ioctls."""
-    with subprocess.Popen(
-        ["/usr/bin/python3", str(SERVER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as server:
-
-        def ask(*command):
-            server.stdin.write(json.dumps(command) + "\n")
-            server.stdin.flush()
-            return json.loads(server.stdout.readline())
-
-        yield ask
-        server.stdin.close()
+    with server() as running:
+        yield running
 
 
 @pytest.fixture
@@ -117,13 +78,6 @@ async def test_a_transfer_is_one_message_with_its_speed_and_word_size(kernel, sp
     assert await spi().transfer(b"\x01\x80\x00", settings) == b"\xfe\x7f\xff"
     # number, sent, speed_hz, delay_usecs, bits_per_word, cs_change, tx_nbits, rx_nbits, word_delay
     assert kernel.transfers == [["0.0", "018000", 1_350_000, 0, 8, 0, 0, 0, 0]]
-
-
-async def test_every_byte_goes_both_ways_unchanged(kernel, spi):
-    every = bytes(range(256)) * 16
-    target = spi()
-    assert await target.transfer(every, PLAIN) == bytes(255 - byte for byte in every)
-    assert kernel.sent() == [every]
 
 
 @pytest.mark.parametrize(
@@ -187,31 +141,6 @@ async def test_a_larger_or_unknown_buffer_changes_nothing(testbed, kernel, spi, 
     assert len(await target.transfer(bytes(4096), PLAIN)) == 4096
     with pytest.raises(InvalidArgumentsError, match="more than the 4096 of one transfer"):
         await target.transfer(bytes(4097), PLAIN)
-
-
-async def test_nothing_to_send_is_no_transfer(kernel, spi):
-    assert await spi().transfer(b"", PLAIN) == b""
-    assert kernel.transfers == []
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        SpiSettings(mode=4),
-        SpiSettings(mode=-1),
-        SpiSettings(max_speed_hz=0),
-        SpiSettings(max_speed_hz=-5),
-        SpiSettings(max_speed_hz=1 << 32),
-        SpiSettings(bits_per_word=0),
-        SpiSettings(bits_per_word=264),
-    ],
-)
-async def test_settings_that_do_not_fit_their_fields_are_refused_not_cut(kernel, spi, settings):
-    """The package would cut 264 bits to 8, and 2**32 Hz to 0."""
-    with pytest.raises(BusError, match="spi0.0: the controller cannot do this mode") as caught:
-        await spi().transfer(b"\x00", settings)
-    assert caught.value.errno == errno.EINVAL
-    assert kernel.transfers == []
 
 
 async def test_a_mode_that_the_controller_has_not_is_told(kernel, spi):

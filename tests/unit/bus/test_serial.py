@@ -1,4 +1,4 @@
-"""Serial ports: on pseudo terminals of the kernel, and the simulation likewise (issue 3, part 1).
+"""Serial ports on pseudo terminals (issue 3, part 1); what any port must is tests/conformance.
 
 A pseudo terminal has data, hang-up and partial reads as any tty has; it has no
 modem lines, no error counters and no RS-485.
@@ -12,7 +12,6 @@ import fcntl
 import itertools
 import os
 import select
-import subprocess
 import sys
 import termios
 import threading
@@ -22,8 +21,7 @@ import serial as pyserial
 
 from edged.bus import SerialSettings
 from edged.bus import serial as kernel_serial
-from edged.bus.serial import BUFFER_MAX, KernelSerial
-from edged.bus.sim import SimSerial
+from edged.bus.serial import KernelSerial
 from edged.errors import BusError, BusyError, InvalidArgumentsError, NoDeviceError
 
 BOUND_S = 10.0
@@ -137,62 +135,6 @@ async def port(bench, pty):
     return await bench.ports.open("ttyUSB0", FAST, "test")
 
 
-class SimPeer:
-    """The other end of a simulated port."""
-
-    def __init__(self):
-        self.taken = bytearray()
-
-    def attach(self, send):
-        self.send = send
-
-    def receive(self, data=b""):
-        self.taken += data
-
-    def detach(self):
-        pass
-
-
-class Both:
-    """One port, its peer and its plug, of the kernel or of the simulation."""
-
-    def __init__(self, ports, send, received, pull, pour):
-        self.ports, self.send, self.received, self.pull = ports, send, received, pull
-        self.pour = pour
-
-
-@pytest.fixture(params=["kernel", "simulated"])
-def both(request):
-    if request.param == "simulated":
-        peer = SimPeer()
-        ports = SimSerial({"ttyUSB0": peer})
-
-        async def pour(data):
-            peer.send(data)
-
-        return Both(
-            ports,
-            lambda data: peer.send(data),
-            lambda count: bytes(peer.taken[:count]),
-            lambda: ports.pull("ttyUSB0"),
-            pour,
-        )
-    bench = request.getfixturevalue("bench")
-    pty = bench.plug()
-
-    async def pour(data):
-        # More than the kernel's buffers hold: it waits for the loop.
-        await asyncio.to_thread(pty.send, data)
-
-    return Both(bench.ports, pty.send, pty.receive, pty.hang_up, pour)
-
-
-@pytest.fixture
-async def either(both):
-    """The open port of `both`."""
-    return await both.ports.open("ttyUSB0", FAST, "test")
-
-
 async def steps(count):
     for _ in range(count):
         await asyncio.sleep(0)
@@ -201,156 +143,7 @@ async def steps(count):
 # Bytes, of the kernel and of the simulation -----------------------------------------------------
 
 
-async def test_bytes_go_both_ways_unchanged(both, either):
-    """All of them: a terminal would take some for control characters or line ends."""
-    every = bytes(range(256))
-    await either.write(every)
-    assert both.received(256) == every
-    both.send(every)
-    assert await either.read(256, BOUND_S) == every
-
-
-async def test_fewer_bytes_come_back_when_the_time_is_over(both, either):
-    """Fault 12: what came counts, and is there once."""
-    both.send(b"abc")
-    assert await either.read(3, BOUND_S) == b"abc"
-    both.send(b"de")
-    assert await either.read(10, 0.05) == b"de"
-    assert await either.read(10, 0.0) == b""
-
-
-async def test_a_reply_in_pieces_is_read_as_one(both, either):
-    reading = asyncio.create_task(either.read(6, BOUND_S))
-    for piece in (b"ab", b"cd", b"ef"):
-        await steps(3)
-        both.send(piece)
-    assert await reading == b"abcdef"
-
-
-async def test_read_until_stops_at_the_end_and_keeps_the_rest(both, either):
-    """Fault 12: `until` delimiter support."""
-    both.send(b"$GPGGA\r\n$GPRMC\r\n$GP")
-    assert await either.read_until(b"\r\n", 100, BOUND_S) == b"$GPGGA\r\n"
-    assert await either.read_until(b"\r\n", 100, BOUND_S) == b"$GPRMC\r\n"
-    assert await either.read_until(b"\r\n", 100, 0.05) == b"$GP"
-
-
-@pytest.mark.parametrize(("limit", "got"), [(4, b"abcd"), (5, b"abcde"), (6, b"abcde\n")])
-async def test_read_until_stops_at_the_limit(both, either, limit, got):
-    both.send(b"abcde\nfg")
-    assert await either.read_until(b"\n", limit, BOUND_S) == got
-
-
-async def test_an_end_that_comes_in_two_pieces_is_found(both, either):
-    reading = asyncio.create_task(either.read_until(b"\r\n", 100, BOUND_S))
-    both.send(b"ok\r")
-    await steps(5)
-    both.send(b"\nnext")
-    assert await reading == b"ok\r\n"
-    assert await either.read(4, BOUND_S) == b"next"
-
-
-async def test_what_came_can_be_forgotten(both, either):
-    both.send(b"stale")
-    assert await either.read(1, BOUND_S) == b"s"
-    assert either.discard() == 4
-    assert await either.read(1, 0.0) == b""
-
-
-async def test_no_byte_is_lost_or_doubled_by_a_cancelled_reader(both, either):
-    """Cancelled at every step of the loop, before, while and after the bytes come."""
-    sent = got = b""
-    for number in range(60):
-        reading = asyncio.create_task(either.read(4, BOUND_S))
-        await steps(number % 6)
-        piece = number.to_bytes(2, "big")
-        both.send(piece)
-        sent += piece
-        await steps(number // 6)
-        reading.cancel()
-        await asyncio.wait([reading])
-        if not reading.cancelled():
-            got += reading.result()
-    got += await either.read(len(sent) - len(got), BOUND_S)
-    assert got == sent
-
-
-async def test_the_oldest_bytes_make_room_and_are_counted(both, either):
-    """Every buffer is bounded and says what was lost (architecture, laws)."""
-    total = BUFFER_MAX + 5_000
-    sent = bytes(number % 251 for number in range(total))
-    await both.pour(sent)
-    while either.lost < 5_000:
-        await asyncio.sleep(0.001)
-    assert either.lost == 5_000
-    assert await either.read(BUFFER_MAX, BOUND_S) == sent[5_000:]
-
-
-async def test_a_second_consumer_is_refused_with_the_first_ones_name(both, either):
-    """Fault 5: two opens share bytes."""
-    with pytest.raises(BusyError, match="ttyUSB0 is in use by test"):
-        await both.ports.open("/dev/ttyUSB0", FAST, "other")
-    await either.close()
-    again = await both.ports.open("ttyUSB0", FAST, "other")
-    await again.close()
-
-
-async def test_a_closed_port_says_so(both, either):
-    await either.close()
-    await either.close()
-    for use in (either.read(1, BOUND_S), either.write(b"x"), either.read_until(b"x", 1, BOUND_S)):
-        with pytest.raises(NoDeviceError, match="ttyUSB0 is closed"):
-            await use
-
-
-async def test_one_exchange_keeps_others_out(both, either):
-    order = []
-
-    async def exchange(name):
-        async with either.hold():
-            order.append(name)
-            await steps(5)
-            order.append(name)
-
-    await asyncio.gather(*(exchange(name) for name in "abc"))
-    assert "".join(order) == "aabbcc"
-
-
-async def test_no_such_port_names_those_there_are(both):
-    with pytest.raises(NoDeviceError, match="no serial port 'ttyUSB7': there is ttyUSB0"):
-        await both.ports.open("ttyUSB7", FAST, "test")
-    with pytest.raises(NoDeviceError, match="no serial port 'ttyUSB7'"):
-        await both.ports.find("ttyUSB7")
-    assert (await both.ports.find("ttyUSB0")).name == "ttyUSB0"
-
-
 # Going away -------------------------------------------------------------------------------------
-
-
-async def test_what_came_before_the_hang_up_is_still_read_and_then_it_is_said(both, either):
-    """Fault 1: one message names what happened, whatever was called."""
-    both.send(b"last words")
-    assert await either.read(4, BOUND_S) == b"last"
-    reading = asyncio.create_task(either.read(100, BOUND_S))
-    await steps(3)
-    both.pull()
-    assert await reading == b" words"
-    for use in (either.read(1, BOUND_S), either.write(b"x"), either.read_until(b"x", 1, BOUND_S)):
-        with pytest.raises(NoDeviceError, match="ttyUSB0 was unplugged or hung up"):
-            await use
-    await either.close()
-
-
-async def test_a_line_that_is_cut_off_by_the_hang_up_is_an_error_and_stays_readable(both, either):
-    """`SerialPort.read_until`: hung up before the end came."""
-    both.send(b"half a li")
-    assert await either.read(1, BOUND_S) == b"h"
-    reading = asyncio.create_task(either.read_until(b"\n", 100, BOUND_S))
-    await steps(3)
-    both.pull()
-    with pytest.raises(NoDeviceError, match="was unplugged or hung up"):
-        await reading
-    assert await either.read(100, BOUND_S) == b"alf a li"
 
 
 async def test_fifty_unplugs_are_fifty_errors_and_the_name_is_free_each_time(bench):
@@ -607,20 +400,6 @@ async def test_a_cancelled_opening_leaves_nothing_open(bench, pty):
         assert pty.opened() == []
 
 
-async def test_a_port_that_another_program_has_open_is_refused_with_its_name(bench, pty):
-    """Fault 5: root is let in by the kernel whatever the other one marked."""
-    code = "import os, sys; os.open(sys.argv[1], os.O_RDWR); print(flush=True); sys.stdin.read()"
-    with subprocess.Popen(
-        [sys.executable, "-c", code, pty.path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as other:
-        other.stdout.readline()
-        with pytest.raises(BusyError, match=rf"in use by python\S* \(pid {other.pid}\): stop it"):
-            await bench.ports.open("ttyUSB0", FAST, "test")
-        other.stdin.close()
-    port = await bench.ports.open("ttyUSB0", FAST, "test")
-    await port.close()
-
-
 async def test_a_port_that_is_locked_out_of_sight_is_refused(bench, pty):
     """flock(2), where /proc hides the other program; here this very process."""
     other = os.open(pty.path, os.O_RDWR | os.O_NOCTTY)
@@ -817,16 +596,6 @@ async def test_without_pyserial_it_says_what_to_install(bench, pty, monkeypatch)
     monkeypatch.setitem(sys.modules, "serial", None)
     with pytest.raises(NoDeviceError, match="pip install pyserial, or apt install python3-serial"):
         await bench.ports.open("ttyUSB0", FAST, "test")
-
-
-async def test_more_than_the_buffer_holds_is_refused(bench, port):
-    """It could never come."""
-    with pytest.raises(InvalidArgumentsError, match="count: must be 0 to 65536"):
-        await port.read(BUFFER_MAX + 1, 0.0)
-    for limit in (0, BUFFER_MAX + 1):
-        with pytest.raises(InvalidArgumentsError, match="limit: must be 1 to 65536"):
-            await port.read_until(b"\n", limit, 0.0)
-    assert await port.read(0, BOUND_S) == b""
 
 
 # Which port -------------------------------------------------------------------------------------

@@ -1,6 +1,5 @@
 """The simulated buses behave as the Protocols say and as hardware does."""
 
-import asyncio
 import errno
 from itertools import pairwise
 
@@ -11,7 +10,7 @@ from edged.bus import LineSettings
 from edged.bus.faults import i2c_error
 from edged.bus.settings import GpioConfig, SensorConfig
 from edged.bus.sim import BOUNCE_S, Button, SimGpio, SimI2c, StoryButton, debounced
-from edged.errors import BusError, BusyError, NoDeviceError
+from edged.errors import BusError, NoDeviceError
 
 
 class Memory:
@@ -76,13 +75,6 @@ async def test_a_read_alone_writes_nothing(bus, memory):
     assert memory.seen == [("read", 1)]
 
 
-async def test_an_absent_address_is_no_device(bus):
-    with pytest.raises(
-        NoDeviceError, match="nothing answered at address 0x76 on i2c-1: check power"
-    ):
-        await bus.transfer(0x76, b"\xd0", 1)
-
-
 async def test_ordered_nacks_end_after_their_number(bus):
     bus.fail(0x50, "nack", times=2)
     for _ in range(2):
@@ -110,45 +102,6 @@ async def test_all_ones_and_gone(bus, memory):
         await bus.transfer(0x50, b"\x00", 4)
     bus.targets[0x50] = memory
     assert await bus.transfer(0x50, b"\x00", 1) == b"\x00"
-
-
-async def test_nothing_comes_between_the_transfers_of_a_holder(bus, memory):
-    """Architecture, driver: a measurement of several transfers holds its bus once."""
-
-    async def other():
-        await bus.transfer(0x50, b"\x0f", 1)
-
-    async with bus.hold() as held:
-        task = asyncio.create_task(other())
-        for start in range(3):
-            await held.transfer(0x50, bytes([start]), 1)
-        assert not task.done()
-    await task
-    writes = [data for kind, data in memory.seen if kind == "write"]
-    assert writes == [b"\x00", b"\x01", b"\x02", b"\x0f"]
-
-
-async def test_a_cancelled_or_failed_holder_never_blocks_the_next(bus):
-    """Issue 3, part 1."""
-    holding = asyncio.Event()
-
-    async def stay():
-        async with bus.hold():
-            holding.set()
-            await asyncio.Event().wait()
-
-    holder = asyncio.create_task(stay())
-    await holding.wait()
-    queued = asyncio.create_task(bus.transfer(0x50, b"\x00", 1))
-    last = asyncio.create_task(bus.transfer(0x50, b"\x01", 1))
-    await asyncio.sleep(0)
-    queued.cancel()
-    holder.cancel()
-    assert await asyncio.wait_for(last, 5) == b"\x01"
-    with pytest.raises(NoDeviceError):
-        await bus.transfer(0x20)
-    assert await asyncio.wait_for(bus.transfer(0x50, b"\x02", 1), 5) == b"\x02"
-    await asyncio.gather(queued, holder, return_exceptions=True)
 
 
 @pytest.mark.parametrize(
@@ -192,24 +145,6 @@ async def test_a_line_has_one_canonical_name(gpio):
         await gpio.canonical("GPIO4")
 
 
-async def test_second_request_of_a_line_is_refused_with_its_consumer(gpio):
-    """The kernel answers EBUSY (linux/gpio.h, v2); name the consumer."""
-    line = await gpio.request("GPIO17", LineSettings("input"), "edged pump")
-    with pytest.raises(BusyError, match="line GPIO17 is used by 'edged pump'"):
-        await gpio.request("gpio-sim/0", LineSettings("input"), "other")
-    await line.release()
-    await gpio.request("GPIO17", LineSettings("input"), "other")
-
-
-async def test_active_low_turns_values_but_not_levels(gpio):
-    """Source: linux/gpio.h, GPIO_V2_LINE_FLAG_ACTIVE_LOW."""
-    line = await gpio.request("GPIO17", LineSettings("output", active_low=True), "relay")
-    assert gpio.level("GPIO17") is True
-    await line.set(True)
-    assert gpio.level("GPIO17") is False
-    assert await line.get() is True
-
-
 async def test_an_output_keeps_its_level_after_release(gpio):
     line = await gpio.request("GPIO17", LineSettings("output"), "led")
     await line.set(True)
@@ -231,14 +166,6 @@ async def test_open_outputs_leave_the_other_level_to_the_bias(gpio, drive, value
     line = await gpio.request("GPIO17", LineSettings("output", drive=drive, bias=bias), "bus")
     await line.set(value)
     assert gpio.level("GPIO17") is level
-
-
-async def test_an_input_cannot_be_driven(gpio):
-    """The kernel answers EPERM."""
-    line = await gpio.request("GPIO27", LineSettings("input"), "button")
-    with pytest.raises(BusError) as caught:
-        await line.set(True)
-    assert caught.value.errno == errno.EPERM
 
 
 async def test_a_pressed_button_pulls_its_line_low(gpio, button, time):
