@@ -1,7 +1,8 @@
 #!/bin/sh
 # PID 1 of the quick guest. Its root is the host's file system, read-only; what it
 # leaves goes to the directory `share`. Runs `suite` by pytest and ends.
-# Variables come from the kernel's command line (hil/uml/conftest.py).
+# Variables come from the kernel's command line (hil/uml/conftest.py), EDGED_RIGS too.
+# shellcheck disable=SC2154
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/run TMPDIR=/run PYTHONDONTWRITEBYTECODE=1
 mount -t proc proc /proc
 mount -t sysfs sysfs /sys
@@ -13,8 +14,6 @@ mount -t devpts devpts /dev/pts
 mount -t tmpfs shm /dev/shm
 mount -t hostfs none /run/share -o "$share"
 cd "$project" || exit
-# shellcheck disable=SC2154
-export EDGED_RIGS
 "$python" -m pytest -rA -p no:cacheprovider "$suite" \
     </dev/null >/run/share/log 2>&1
 echo $? >/run/share/status

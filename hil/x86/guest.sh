@@ -1,6 +1,6 @@
 #!/bin/sh
 # PID 1 of the x86 guest, once its root is mounted: devices, udev, one run of pytest, the end.
-# Variables come from the kernel's command line (hil/x86/conftest.py).
+# Variables come from the kernel's command line (hil/x86/conftest.py), EDGED_RIGS too.
 # shellcheck disable=SC2154
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/run TMPDIR=/run PYTHONDONTWRITEBYTECODE=1
 mount -t proc proc /proc
@@ -19,7 +19,6 @@ done
 udevadm trigger --subsystem-match=virtio-ports
 udevadm settle
 cd "$project" || exit
-export EDGED_RIGS
 echo "the guest is up after $(cut -d ' ' -f 1 /proc/uptime) s" >/run/share/log
 # shellcheck disable=SC2046  # a list of words
 "$python" -m pytest -rA --durations=10 -o timeout=600 -p no:cacheprovider --junit-xml /run/share/report.xml \

@@ -93,6 +93,23 @@ async def test_a_bias_decides_where_nothing_drives(gpio_bench, take, bias, high)
     assert await line.get() is high
 
 
+async def test_a_look_changes_nothing(gpio_bench, take):
+    """gpio-v2-get-line-ioctl.rst: without a direction the line is as it is."""
+    look = LineSettings("as-is")
+    line = await take(gpio_bench.output, LineSettings("output", output_value=True))
+    await line.release()
+    line = await take(gpio_bench.output, look)
+    assert await gpio_bench.shows(await line.get())
+    assert (await state(gpio_bench, gpio_bench.output)).direction == "output"
+    line = await take(gpio_bench.input, INPUT)
+    await line.release()
+    line = await take(gpio_bench.input, look)
+    for high in (True, False):
+        await gpio_bench.drive(high)
+        assert await line.get() is high
+    assert (await state(gpio_bench, gpio_bench.input)).direction == "input"
+
+
 async def test_a_pulse_ends_low(gpio_bench, take):
     line = await take(gpio_bench.output, OUTPUT)
     await line.pulse(0.001)

@@ -160,6 +160,31 @@ async def test_nothing_comes_between_the_transfers_of_a_holder(i2c_bench):
 
 
 @memory
+async def test_a_measurement_that_the_bus_does_is_one_as_well(i2c_bench):
+    """`I2c.run`: on the thread of a real bus, between others of the loop; cancelled at any step."""
+    chip, bus = i2c_bench.memory, i2c_bench.bus
+    await i2c_bench.write(0, bytes(range(1, 9)))
+
+    async def pair(offset):
+        async with bus.hold() as held:
+            await held.transfer(chip.address, chip.pointer(offset))
+            await bus.pause(0.001, asyncio.sleep)
+            return await held.transfer(chip.address, b"", 1)
+
+    async def measure(offset):
+        return await bus.run(pair(offset), asyncio.sleep)
+
+    found = await asyncio.gather(*((measure, pair)[i % 2](i % 8) for i in range(8)))
+    assert found == [bytes([i + 1]) for i in range(8)]
+    for count in range(8):
+        given_up, last = (asyncio.create_task(measure(offset)) for offset in (0, 1))
+        await steps(count)
+        given_up.cancel()
+        await asyncio.wait([given_up])
+        assert await asyncio.wait_for(last, BOUND_S) == b"\x02"
+
+
+@memory
 async def test_a_cancelled_caller_never_blocks_the_next(i2c_bench):
     """Issue 3, part 1; fault 16: at every step, one who transfers, who waits and who holds."""
     chip, bus = i2c_bench.memory, i2c_bench.bus

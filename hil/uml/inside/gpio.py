@@ -245,37 +245,6 @@ async def test_what_the_kernel_refuses_says_so(gpio, chip):
     assert caught.value.errno == errno.EINVAL
 
 
-async def test_a_look_at_an_output_leaves_it_one(gpio, chip):
-    """gpio-v2-get-line-ioctl.rst: without a direction the line is as it is."""
-    line = await gpio.request("GPIO1", OUTPUT, "test")
-    await line.release()
-    line = await gpio.request("GPIO1", LineSettings("as-is"), "test")
-    assert await line.get() is chip.level(1)
-    assert (await gpio.lines())[1].direction == "output"
-    await line.release()
-    line = await gpio.request("GPIO0", INPUT, "test")
-    await line.release()
-    line = await gpio.request("GPIO0", LineSettings("as-is"), "test")
-    for high in (True, False):
-        chip.pull(0, high)
-        assert await line.get() is high
-    assert (await gpio.lines())[0].direction == "input"
-
-
-async def test_a_released_line_is_free_and_says_so(gpio, chip):
-    edges = Edges()
-    line = await gpio.request("GPIO0", BOTH, "test", edges)
-    await line.release()
-    await line.release()
-    assert not held(chip, 0)
-    chip.pull(0, True)
-    with pytest.raises(NoDeviceError, match="line GPIO0 was released"):
-        await line.get()
-    assert not edges
-    again = await gpio.request("GPIO0", INPUT, "test")
-    assert await again.get() is True
-
-
 async def test_a_pulse_ends_low(gpio, chip):
     line = await gpio.request("GPIO1", OUTPUT, "test")
     for duration_s in (1e-5, 0.01):
