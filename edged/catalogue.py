@@ -21,7 +21,7 @@ from edged.registry import Registry
 from edged.results import Result
 from edged.runner import Runner
 from edged.services import Services
-from edged.settings import Loaded
+from edged.settings import FAMILIES, Loaded
 from edged.store import make_directory
 from edged.tool import Context, Hints, Status, Tool
 from edged.toolmd import discover, manifest
@@ -261,7 +261,8 @@ class Catalogue:
                 self._rebuild(root)
 
     def _rebuild(self, root: _Root) -> None:
-        reserved = self._registry.reserved()
+        # A family's settings and switches stand where a tool's would.
+        reserved = self._registry.reserved() | FAMILIES
         self.runner.keep_only(root.user, {e.directory: e.digest for e in root.entries})
         tools = [self._tool(root, entry, reserved) for entry in root.entries]
         self._registry.replace_set(root.user, tools)
@@ -307,6 +308,7 @@ class Catalogue:
             version=found.version,
             keep_end=found.language == "bash",
             own_deadline=True,
+            hidden=one is not None and one.hidden,
             sandbox=runs.level,
         )
 

@@ -113,6 +113,9 @@ class ToolSettings(Section, frozen=True):
     """Settings of one tool by name."""
 
     enabled: bool | UnsetType = UNSET
+    hidden: Annotated[
+        bool, Meta(description="not listed: agents find it by a search, for some turns")
+    ] = False
     env: dict[str, str | int | float | bool] = {}
 
 

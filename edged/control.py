@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import binascii
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from edged import __version__
+from edged.acts import Acts, Switches, reset
 from edged.audit import Record
 from edged.dispatch import Dispatcher
 from edged.errors import DeniedError, Fault, InvalidArgumentsError
@@ -51,6 +52,14 @@ class Description(msgspec.Struct, frozen=True):
     body: str
     sensitive: tuple[str, ...] = ()
     """Inputs that are never logged and masked in results."""
+
+
+class Switched(msgspec.Struct, frozen=True, omit_defaults=True):
+    """It is done: families that were switched on along, tools that lack one from now on."""
+
+    status: Literal["ok"]
+    switched: tuple[str, ...] = ()
+    blocked: tuple[str, ...] = ()
 
 
 class Catalogue(msgspec.Struct, frozen=True):
@@ -102,6 +111,8 @@ class Control:
         self.tokens = tokens
         self.spawn = spawn
         self.authenticate = authenticate
+        self.acts: list[Acts] = [Switches(self.services.store, self.registry.set_switches)]
+        """What owners set at run time beside the configuration's file, part by part."""
         self._listeners = listeners
         self._sessions: dict[tuple[str, str], Session] = {}
         self._started = self.services.clock.monotonic()
@@ -141,7 +152,7 @@ class Control:
             tool.config_key,
             status,
             reason,
-            tool.problem,
+            self.registry.problem(tool),
             tool.source,
             tool.version,
             tool.sandbox,
@@ -160,8 +171,8 @@ class Control:
         promoted = session.promoted()
         return [row for row in rows if not row.hidden or row.name in promoted]
 
-    def switch(self, caller: Caller, name: str, enabled: bool) -> None:
-        """Switch a tool on or off; stored before it is answered.
+    def switch(self, caller: Caller, name: str, enabled: bool) -> Switched:
+        """Switch a tool or a family on or off; stored before it is answered.
 
         Raises:
             DeniedError: not an owner.
@@ -169,9 +180,21 @@ class Control:
             StoreError: it could not be stored, and nothing changed.
         """
         self.require_owner(caller, "switch tools")
-        switches = self.registry.switch(name, enabled, caller.user)
-        self.services.store.save("tool-switches", switches)
-        self.registry.set_switches(switches)
+        change = self.registry.switch(name, enabled, caller.user)
+        self.services.store.save(Switches.FILE, change.switches)
+        self.registry.set_switches(change.switches)
+        return Switched("ok", change.switched, change.blocked)
+
+    def reset(self, caller: Caller, key: str) -> dict[str, Any]:
+        """Drop what owners set at run time for a key of the configuration, or below it.
+
+        Raises:
+            DeniedError: not an owner.
+            NotFoundError: nothing was set there.
+            StoreError: it could not be stored, and nothing changed.
+        """
+        self.require_owner(caller, "change settings")
+        return reset(self.acts, key)
 
     def definitions(self, caller: Caller, session: Session, form: str) -> bytes:
         """All tools that an agent may be told of, for one provider: a JSON array."""

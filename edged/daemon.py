@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Self
 import msgspec
 
 from edged import log, paths, plugins, settings, systemd
+from edged.acts import Switches
 from edged.audit import Trail
 from edged.board import Board
 from edged.board.sensor import Publish
@@ -37,7 +38,8 @@ from edged.events import Events
 from edged.history import History
 from edged.identity import Caller
 from edged.media import Bounds, Media
-from edged.registry import Registry, Session
+from edged.registry import FAMILIES, Registry, Session
+from edged.sections import Mcp
 from edged.services import Services
 from edged.settings import Loaded
 from edged.store import Store, make_directory
@@ -219,7 +221,10 @@ class Daemon:
         board.offsets(
             state.load(calibrations(sim=board.simulated), dict[str, dict[str, float]], {})
         )
-        self.registry = Registry(state.load("tool-switches", dict[str, bool], {}))
+        self.registry = Registry(
+            state.load(Switches.FILE, dict[str, bool], {}),
+            {family: self._loaded.is_on(family) for family in FAMILIES},
+        )
         self._register()
         dispatcher = Dispatcher(self.registry, self.services, self.spawn, self._loaded.secrets)
         self.dispatcher = dispatcher
@@ -361,7 +366,8 @@ class Daemon:
         """Sections of the configuration that belong to parts which are not there yet."""
         config = self.config
         names = ["messages"] if config.messages else []
-        return names + [f"tools.{name}" for name in config.tools if name in settings.LATER]
+        names += [f"tools.{name}" for name in config.tools if name in settings.LATER]
+        return names + ["tools.mcp.servers"] * bool(self._loaded.section(Mcp).servers)
 
     def watch(self) -> None:
         """Feed systemd's watchdog from the loop that serves calls."""
@@ -381,8 +387,10 @@ class Daemon:
         for name in names:
             for tool in plugins.load("edged.tools", name).TOOLS:
                 one = self._loaded.tools.get(tool.name)
-                off = one is not None and one.enabled is False
-                self._tools[tool.name] = tool.switched_off() if off else tool
+                named = one is not None and one.enabled is False
+                off = named or not self._loaded.is_on(tool.config_key)
+                shown = tool.out_of_sight() if one is not None and one.hidden else tool
+                self._tools[tool.name] = shown.switched_off() if off else shown
         for tool in self._tools.values():
             self.registry.register(tool)
         self._look_at_hardware()

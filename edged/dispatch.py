@@ -248,7 +248,7 @@ class Dispatcher:
         if status != "enabled":
             remedy = f"the owner can switch it on: edged tools --enable {name}"
             if status == "blocked":
-                remedy = tool.problem
+                remedy = self.registry.problem(tool)
             raise ToolUnavailableError(name, status, reason, remedy)
         return arguments.decode(tool, call.raw)
 

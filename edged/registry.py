@@ -29,6 +29,14 @@ NAME_MAX = 128
 LISTS_MAX = 16
 """Encoded lists of one user that are kept; the one longest unused is dropped."""
 
+FAMILIES = {
+    "skills": "requires_skills",
+    "subagent": "requires_subagent",
+    "mcp": "requires_mcp_discovery",
+    "mcp.discovery": "requires_mcp_discovery",
+}
+"""Parts that tools are of no use without, with the reason code of a tool that lacks one."""
+
 TURN_S = 600.0
 """Length of a turn where the session is the identity (contract, section 9)."""
 
@@ -47,6 +55,20 @@ class State(msgspec.Struct, frozen=True):
     hidden: bool
     problem: str
     sandbox: str
+
+
+class Change(msgspec.Struct, frozen=True):
+    """What switching a tool or a family does.
+
+    Attributes:
+        switches: all switches from then on.
+        switched: families that are switched on along.
+        blocked: tools that lack the family from then on.
+    """
+
+    switches: dict[str, bool]
+    switched: tuple[str, ...]
+    blocked: tuple[str, ...]
 
 
 class Session:
@@ -155,12 +177,21 @@ class View:
 class Registry:
     """All tools of the daemon."""
 
-    def __init__(self, switched: dict[str, bool] | None = None) -> None:
+    def __init__(
+        self, switched: dict[str, bool] | None = None, families: dict[str, bool] | None = None
+    ) -> None:
+        """A registry without tools.
+
+        Args:
+            switched: what owners switched, by `config_key` or family.
+            families: what the configuration says of the families; on where it is silent.
+        """
         self.version = 1
         self.on_change: list[Callable[[], None]] = []
         self._core: dict[str, Tool] = {}
         self._sets: dict[str, list[Tool]] = {}
         self._switched = switched if switched is not None else {}
+        self._families = dict.fromkeys(FAMILIES, True) | (families or {})
         self._views: dict[str, View] = {}
 
     def register(self, tool: Tool) -> None:
@@ -194,15 +225,34 @@ class Registry:
         """Names that TOOL.md tools may not take."""
         return frozenset(self._core)
 
-    def switch(self, name: str, enabled: bool, user: str) -> dict[str, bool]:
-        """Switch a tool on or off for everyone; returns all switches, to be stored.
+    def switch(self, name: str, enabled: bool, user: str) -> Change:
+        """What it takes to switch a tool or a family on or off for everyone.
+
+        A tool that is switched on gets the families that it requires.
 
         Raises:
             NotFoundError: no such tool.
         """
-        if not any(row.name == name for row in self.states(user)):
-            raise NotFoundError(f"no tool named {name[:NAME_MAX]!r}")
-        return {**self._switched, name: enabled}
+        view = self.view(user)
+        rows = (*view.tools.values(), *view.hidden.values(), *view.shadowed)
+        tool = next((t for t in rows if t.name == name), None)
+        if tool is None:
+            if name not in FAMILIES:
+                raise NotFoundError(f"no tool named {name[:NAME_MAX]!r}")
+            lost = () if enabled or not self._has(name) else self._dependants(rows, name)
+            return Change({**self._switched, name: enabled}, (), lost)
+        along = [f for f in tool.requires if not self._has(f)] if enabled else []
+        more = dict.fromkeys((tool.config_key, *along), enabled)
+        return Change({**self._switched, **more}, tuple(along), ())
+
+    def _dependants(self, rows: Iterable[Tool], family: str) -> tuple[str, ...]:
+        """Tools that can be used now, and not without that family."""
+        return tuple(
+            sorted(t.name for t in rows if family in t.requires and self.status(t)[0] == "enabled")
+        )
+
+    def _has(self, family: str) -> bool:
+        return self._switched.get(family, self._families[family])
 
     def set_switches(self, switches: dict[str, bool]) -> None:
         """Use stored switches from here on."""
@@ -224,7 +274,10 @@ class Registry:
         """
         if name in self._core:
             return True
-        return user in self._sets and "" in self._sets and name in self.view(user).tools
+        if user not in self._sets or "" not in self._sets:
+            return False
+        view = self.view(user)
+        return name in view.tools or name in view.hidden
 
     def _merge(self, user: str) -> View:
         tools: dict[str, Tool] = {}
@@ -239,8 +292,10 @@ class Registry:
                 if before is not None:
                     rows.append(before)
                 tools[tool.name] = tool
-        hidden: dict[str, Tool] = {}
+        hidden = {name: tools.pop(name) for name in [*tools] if tools[name].hidden}
         for name, tool in self._core.items():
+            if name in hidden:
+                rows.append(hidden.pop(name))
             if name in tools:
                 rows.append(tools.pop(name))
             (hidden if tool.hidden else tools)[name] = tool
@@ -266,10 +321,22 @@ class Registry:
         """Status and reason code, with the owner's switches applied."""
         if tool.status == "blocked":
             return "blocked", tool.reason_code
-        if self._switched.get(tool.name, tool.status == "enabled"):
+        if not self._switched.get(tool.config_key, tool.status == "enabled"):
+            return "disabled", ""
+        if tool.reason_code:
             # What the configuration switched off may be blocked as well.
-            return ("blocked", tool.reason_code) if tool.reason_code else ("enabled", "")
-        return "disabled", ""
+            return "blocked", tool.reason_code
+        for family in tool.requires:
+            if not self._has(family):
+                return "blocked", FAMILIES[family]
+        return "enabled", ""
+
+    def problem(self, tool: Tool) -> str:
+        """Why a blocked tool is blocked, and what to do; empty for others."""
+        if tool.problem or not tool.requires or self.status(tool)[0] != "blocked":
+            return tool.problem
+        lacking = next(family for family in tool.requires if not self._has(family))
+        return f"{lacking} is switched off: edged tools --enable {tool.name}"
 
     def states(self, user: str) -> list[State]:
         """Every tool with its state, shadowed and broken ones too, sorted by name."""
@@ -298,7 +365,7 @@ class Registry:
             tool.label,
             tool.source,
             tool.hidden,
-            tool.problem,
+            self.problem(tool),
             tool.sandbox,
         )
 

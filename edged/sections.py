@@ -6,7 +6,7 @@ defaults; a part of edged reads its own and no other's.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
@@ -66,9 +66,32 @@ class Cron(Section, frozen=True):
         check_duration("misfire_grace", self.misfire_grace, 0, 366 * 86_400)
 
 
+class Discovery(Section, frozen=True):
+    """`tools.mcp.discovery`: how hidden tools are found."""
+
+    enabled: bool = True
+    use_regex: Annotated[bool, Meta(description="offer tool_search_tool_regex")] = True
+    use_bm25: Annotated[bool, Meta(description="offer tool_search_tool_bm25")] = True
+    ttl: Annotated[
+        int, Meta(ge=1, le=1_000, description="turns for which a found tool can be called")
+    ] = 5
+    max_search_results: Annotated[int, Meta(ge=1, le=50, description="tools of one answer")] = 5
+
+
+class Mcp(Section, frozen=True):
+    """`tools.mcp`: tools of other MCP servers, and the search for hidden tools."""
+
+    enabled: bool = True
+    discovery: Discovery = Discovery()
+    servers: Annotated[
+        dict[str, Any], Meta(description="by name; this version does not start them yet")
+    ] = {}
+
+
 SECTIONS: dict[tuple[str, ...], type[Section]] = {
     ("tools", "exec"): Exec,
     ("tools", "files"): Files,
     ("tools", "cron"): Cron,
+    ("tools", "mcp"): Mcp,
 }
 """By their place in the configuration."""

@@ -16,10 +16,10 @@ from edged.config import Config, Defaults, Section, ToolSettings
 from edged.errors import ConfigError
 from edged.sections import SECTIONS
 
-LATER = frozenset({"exec", "files", "web", "skills", "subagent", "cron", "mcp"})
+LATER = frozenset({"exec", "files", "web", "skills", "subagent", "cron"})
 """Sections of `tools:` that are read by parts of edged which are not there yet."""
 
-_FAMILIES = LATER | {where[1] for where in SECTIONS if where[0] == "tools"}
+FAMILIES = LATER | {where[1] for where in SECTIONS if where[0] == "tools"}
 """Names under `tools:` that are no tool's, but a family's."""
 
 SIZE_MAX = 1 << 20
@@ -54,6 +54,25 @@ class Loaded(msgspec.Struct, frozen=True):
         """A family's settings, or its defaults."""
         return cast("S", self.sections.get(kind) or kind())
 
+    def is_on(self, key: str) -> bool:
+        """What the file, or the default, says of a switch.
+
+        Args:
+            key: a tool's `config_key` or a family's name, such as `read_file`,
+                `skills`, `mcp.discovery`, `mcp.discovery.use_regex`.
+        """
+        head, *rest = key.split(".")
+        kind = SECTIONS.get(("tools", head))
+        if kind is None:
+            value = self.config.tools.get(head)
+        else:
+            value = msgspec.to_builtins(self.section(kind))
+        for name in (*rest, "enabled"):
+            if not isinstance(value, dict):
+                break
+            value = value.get(name, True)
+        return value is not False
+
     def located(self, fault: ConfigError) -> ConfigError:
         """A fault that was found by a part of the daemon, with its file and line.
 
@@ -69,6 +88,20 @@ class Loaded(msgspec.Struct, frozen=True):
         while key and key not in lines:
             key = key.rpartition(".")[0]
         return ConfigError(fault.reason, file=self.file, line=lines.get(key, 0), key=fault.key)
+
+
+def switch_path(key: str) -> str:
+    """Where the configuration has a switch, dotted: `tools.read_file.enabled`.
+
+    Args:
+        key: as `Loaded.is_on` takes it.
+    """
+    head, *rest = key.split(".")
+    kind = SECTIONS.get(("tools", head))
+    value: Any = msgspec.to_builtins(kind()) if kind is not None else {}
+    for name in rest:
+        value = value.get(name) if isinstance(value, dict) else None
+    return f"tools.{key}" if isinstance(value, bool) else f"tools.{key}.enabled"
 
 
 def load(path: str | None, *, explicit: bool) -> Loaded:
@@ -136,7 +169,7 @@ def parse(text: str, path: str) -> Loaded:
     tools = {
         name: part(("tools", name), ToolSettings)
         for name in names
-        if name != "defaults" and name not in _FAMILIES
+        if name != "defaults" and name not in FAMILIES
     }
     sections = {
         kind: part(where, kind) for where, kind in SECTIONS.items() if _has(document.value, where)

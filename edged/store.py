@@ -149,6 +149,14 @@ class Store:
             return default
         return default if value is None else value
 
+    def peek(self, name: str, kind: type[T], default: T) -> T:
+        """Read `name` beside its writer; `default` where it is missing, unreadable or broken."""
+        try:
+            with open(self.path(name), "rb") as file:
+                return msgspec.json.decode(file.read(), type=kind)
+        except (OSError, msgspec.DecodeError, RecursionError):
+            return default
+
     def _read(self, path: str, kind: type[T]) -> T | None:
         """The value of a file; None when it was broken and is set aside.
 

@@ -82,6 +82,7 @@ class Tool:
     when it says so, the registry has the new tool. `own_deadline` marks a tool
     that keeps the deadline it is handed by itself. `cut` false: the text goes out
     as it is. `status` disabled is the configuration's word, blocked the tool's own.
+    `requires` names the families (`edged.registry.FAMILIES`) that must be on.
     """
 
     __slots__ = (
@@ -108,6 +109,7 @@ class Tool:
         "problem",
         "reason_code",
         "renew",
+        "requires",
         "run",
         "sandbox",
         "sensitive",
@@ -148,6 +150,7 @@ class Tool:
         own_deadline: bool = False,
         sandbox: str = "",
         arguments_max: int = ARGUMENTS_MAX,
+        requires: tuple[str, ...] = (),
     ) -> None:
         self.name = name
         self.run = run
@@ -180,6 +183,7 @@ class Tool:
         self.own_deadline = own_deadline
         self.sandbox = sandbox
         self.arguments_max = arguments_max
+        self.requires = requires
 
     @property
     def type(self) -> type[msgspec.Struct]:
@@ -220,6 +224,12 @@ class Tool:
         """The same tool, disabled by the configuration."""
         copy = self._copy()
         copy.status = "disabled"
+        return copy
+
+    def out_of_sight(self) -> Tool:
+        """The same tool, hidden by the configuration."""
+        copy = self._copy()
+        copy.hidden = True
         return copy
 
     def blocked(self, reason_code: str, problem: str) -> Tool:

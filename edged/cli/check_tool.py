@@ -10,6 +10,7 @@ import msgspec
 from edged import plugins
 from edged.cli import FAILED, show
 from edged.cli.parser import Parser, add_json
+from edged.settings import FAMILIES
 from edged.toolmd.check import Finding, check
 
 EXAMPLE = "edged check-tool ./my_tool"
@@ -40,10 +41,10 @@ def run(args: Any) -> int:
 
 
 def built_in() -> frozenset[str]:
-    """Names of the daemon's own tools: `echo` too, which is off unless it is wanted."""
+    """Names of the daemon's own tools and families: `echo` too, which is off unless wanted."""
     package = "edged.tools"
     modules = (plugins.load(package, name) for name in plugins.names(package))
-    return frozenset(tool.name for module in modules for tool in module.TOOLS)
+    return FAMILIES.union(tool.name for module in modules for tool in module.TOOLS)
 
 
 def _line(one: Finding, directory: str) -> str:

@@ -10,18 +10,20 @@ from typing import Any, NamedTuple
 import msgspec
 
 from edged import paths, settings
+from edged.acts import stored
 from edged.cli import show
 from edged.cli.parser import Parser, add_json
 from edged.errors import ConfigError
 from edged.results import MASK, mask
 from edged.sections import SECTIONS
 from edged.settings import Loaded
+from edged.store import Store
 from edged.yamlio import dotted
 
-EXAMPLE = "edged config --explain\nedged config --driver bme280"
-
-SWITCHES = os.path.join("state", "tool-switches.json")
-"""Below the data directory: what an owner switched (`edged tools --enable`)."""
+EXAMPLE = """\
+edged config --explain
+edged config --driver bme280
+edged config --reset tools.hello.enabled"""
 
 _PLAIN = re.compile(r"[A-Za-z/][\w./@+-]*|[0-9]+(?:ms|[smhdKMG])", re.ASCII)
 _WORDS = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
@@ -45,6 +47,9 @@ def options(parser: Parser) -> None:
     parser.add_argument(
         "--driver", metavar="NAME", nargs="?", const="", help="what a driver takes; all: no NAME"
     )
+    parser.add_argument(
+        "--reset", metavar="KEY", help="drop what an owner set for KEY, or below it, at run time"
+    )
     add_json(parser)
 
 
@@ -53,14 +58,23 @@ def run(args: Any) -> int:
     if args.driver is not None:
         _print_driver(args.driver, as_json=args.json)
         return 0
+    data = args.data or paths.data_directory()
+    if args.reset is not None:
+        from edged.cli.reset import reset
+
+        dropped = reset(data, args.reset)
+        if args.json:
+            show.json({"dropped": dropped})
+        for key, value in () if args.json else dropped.items():
+            show.out(f"{key}: {_text(value)} dropped")
+        return 0
     from edged.doctor.board import check as check_board
 
     explicit = args.config is not None or "EDGED_CONFIG" in os.environ
     loaded = settings.load(args.config or paths.config_file(), explicit=explicit)
     _check_addresses(loaded)
     check_board(loaded)
-    data = args.data or paths.data_directory()
-    values = list(explained(loaded, os.path.join(data, SWITCHES)))
+    values = list(explained(loaded, Store(os.path.join(data, "state"))))
     if args.json:
         show.json(_listed(values) if args.explain else tree(values))
         return 0
@@ -107,12 +121,12 @@ def _print_driver(name: str, *, as_json: bool) -> None:
         show.table(("DRIVER", "BUS", "TITLE"), drivers.listed())
 
 
-def explained(loaded: Loaded, switches: str) -> Iterator[Value]:
+def explained(loaded: Loaded, store: Store) -> Iterator[Value]:
     """Every value in the order of the configuration's Structs.
 
     Args:
         loaded: the configuration.
-        switches: file of the owner's switches; need not exist.
+        store: what owners set at run time is there; need not exist.
     """
     value = msgspec.to_builtins(loaded.config)
     value["tools"] = {"defaults": msgspec.to_builtins(loaded.defaults), **value["tools"]}
@@ -123,25 +137,21 @@ def explained(loaded: Loaded, switches: str) -> Iterator[Value]:
             for key in where[:-1]:
                 branch = branch[key]
             branch[where[-1]] = msgspec.to_builtins(loaded.section(kind))
-    acts = read_switches(switches)
-    for name in acts:
-        value["tools"].setdefault(name, {}).setdefault("enabled", None)
+    acts = {key: (held, part) for part in stored(store) for key, held in part.held().items()}
+    for key in acts:
+        branch = value
+        *above, last = key.split(".")
+        for name in above:
+            branch = branch.setdefault(name, {})
+        branch.setdefault(last, None)
     for path, one in _leaves(value, ()):
         named = _line(loaded, path)
         origin = f"{loaded.file}:{named}" if named else "default"
-        if path[:1] == ("tools",) and path[2:] == ("enabled",) and path[1] in acts:
+        if ".".join(path) in acts:
             before = f"; {origin} says {_text(one)}" if named else ""
-            one, origin = acts[path[1]], f"owner's act in {switches}{before}"  # noqa: PLW2901
+            one, part = acts[".".join(path)]  # noqa: PLW2901
+            origin = f"owner's act in {store.path(part.FILE)}{before}"
         yield Value(path, _masked(one, loaded.secrets), origin)
-
-
-def read_switches(path: str) -> dict[str, bool]:
-    """The owner's switches by tool; none where there is no readable file."""
-    try:
-        with open(path, "rb") as file:
-            return msgspec.json.decode(file.read(), type=dict[str, bool])
-    except (OSError, msgspec.DecodeError):
-        return {}
 
 
 def tree(values: list[Value]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from edged.cli import UsageError, show
 from edged.cli.parser import Parser, add_connection, add_json, connect
 from edged.client import Client
 from edged.errors import EdgedError
+from edged.registry import FAMILIES
 
 EXAMPLE = "edged tools --all\nedged tools --format anthropic > tools.json"
 FORMATS = ("text", "mcp", "openai", "openai-responses", "anthropic")
@@ -27,8 +28,8 @@ def options(parser: Parser) -> None:
         "--format", choices=FORMATS, default="text", help="definitions for a provider, as JSON"
     )
     switch = parser.add_mutually_exclusive_group()
-    switch.add_argument("--enable", metavar="TOOL", help="switch a tool on (owners)")
-    switch.add_argument("--disable", metavar="TOOL", help="switch a tool off (owners)")
+    switch.add_argument("--enable", metavar="TOOL", help="switch a tool or a family on (owners)")
+    switch.add_argument("--disable", metavar="TOOL", help="switch a tool or a family off (owners)")
     add_json(parser)
     add_connection(parser)
 
@@ -62,13 +63,21 @@ def run(args: Any) -> int:
 
 
 def _switch(client: Client, name: str, *, enabled: bool, as_json: bool) -> None:
-    client.request("edged/tools/state", {"name": name, "enabled": enabled})
-    # As the daemon sees it: what is blocked stays so when it is switched on.
-    found = client.request("edged/describe", {"name": name})
+    done = client.request("edged/tools/state", {"name": name, "enabled": enabled})
+    along = {key: done[key] for key in ("switched", "blocked") if key in done}
+    if name in FAMILIES:
+        found = {"status": "enabled" if enabled else "disabled"}
+    else:
+        # As the daemon sees it: what is blocked stays so when it is switched on.
+        found = client.request("edged/describe", {"name": name})
     if as_json:
-        show.json({"name": name, "status": found["status"]})
+        show.json({"name": name, "status": found["status"], **along})
         return
     show.out(f"{name}: {found['status']}")
+    for family in along.get("switched", ()):
+        show.out(f"{family}: enabled, as {name} requires it")
+    for one in along.get("blocked", ()):
+        show.out(f"{one}: blocked, as it requires {name}")
     if enabled and found["status"] != "enabled":
         sys.stdout.flush()
         sys.stderr.write(

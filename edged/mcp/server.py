@@ -110,6 +110,10 @@ class _Name(msgspec.Struct):
     name: str
 
 
+class _Key(msgspec.Struct):
+    key: str
+
+
 class _StateParams(msgspec.Struct):
     name: str | None = None
     enabled: bool | None = None
@@ -514,8 +518,12 @@ class Connection:
             return
         if params.enabled is None:
             raise InvalidArgumentsError([Fault("enabled", "is required: true or false")])
-        self._control.switch(self._caller, params.name, params.enabled)
-        self._answer(request, {"status": "ok"})
+        done = self._control.switch(self._caller, params.name, params.enabled)
+        self._answer(request, msgspec.to_builtins(done))
+
+    def _config_reset(self, request: _Request) -> None:
+        key = msgspec.json.decode(request.params or b"{}", type=_Key).key
+        self._answer(request, {"dropped": self._control.reset(self._caller, key)})
 
     def _definitions(self, request: _Request) -> None:
         form = msgspec.json.decode(request.params or b"{}", type=_Definitions).format
@@ -673,6 +681,7 @@ _METHODS: dict[str, Callable[[Connection, _Request], None]] = {
     "edged/turn": Connection._turn,  # noqa: SLF001
     "edged/describe": Connection._describe,  # noqa: SLF001
     "edged/tools/state": Connection._tools_state,  # noqa: SLF001
+    "edged/config/reset": Connection._config_reset,  # noqa: SLF001
     "edged/definitions": Connection._definitions,  # noqa: SLF001
     "edged/log": Connection._log,  # noqa: SLF001
     "edged/events": Connection._events,  # noqa: SLF001

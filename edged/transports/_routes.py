@@ -16,7 +16,7 @@ from msgspec import Meta
 from edged import __version__
 from edged.audit import Record
 from edged.config import Config
-from edged.control import Control, Description
+from edged.control import Control, Description, Switched
 from edged.dispatch import Call
 from edged.errors import NotFoundError
 from edged.events import Event, visible
@@ -133,8 +133,8 @@ async def switch_tool(request: Request) -> StreamResponse:
     """Switch a tool on or off, for everyone; owners only."""
     body = await request.body(StateBody)
     await request.fresh()
-    request.api.control.switch(request.caller, request.params["name"], body.enabled)
-    return request.reply(Ok())
+    control = request.api.control
+    return request.reply(control.switch(request.caller, request.params["name"], body.enabled))
 
 
 async def call_tool(request: Request) -> StreamResponse:
@@ -315,7 +315,13 @@ ROUTES: tuple[Route, ...] = (
         query=(Query("format", "definitions for that provider", {"enum": list(FORMATS)}),),
     ),
     Route("GET", "/api/tools/{name}", describe_tool, (Answer(200, "the tool", Description),)),
-    Route("PUT", "/api/tools/{name}/state", switch_tool, (_OK,), StateBody),
+    Route(
+        "PUT",
+        "/api/tools/{name}/state",
+        switch_tool,
+        (Answer(200, "done", Switched),),
+        StateBody,
+    ),
     Route(
         "POST",
         "/api/tools/{name}/call",

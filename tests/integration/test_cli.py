@@ -194,6 +194,11 @@ def test_switched_off_tool_says_so_until_it_is_switched_on(daemon):
         assert "is disabled" in daemon.run("call", "gpio", "action=list", code=1).stderr
         assert "owner's act" in daemon.run("config", "--explain").stdout
     finally:
+        dropped = daemon.run("config", "--reset", "tools.gpio.enabled").stdout
+        assert dropped == "tools.gpio.enabled: false dropped\n"
+        # At once, by the daemon that runs there.
+        assert "gpio" in daemon.run("tools").stdout
+        assert "owner's act" not in daemon.run("config", "--explain").stdout
         assert daemon.run("tools", "--enable", "gpio").stdout == "gpio: enabled\n"
 
 

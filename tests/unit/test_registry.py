@@ -418,7 +418,9 @@ def test_every_tool_is_in_the_full_list_sorted_by_name(registry):
 
 
 def switch(registry, name, enabled):
-    registry.set_switches(registry.switch(name, enabled, "local"))
+    change = registry.switch(name, enabled, "local")
+    registry.set_switches(change.switches)
+    return change.switched, change.blocked
 
 
 def test_an_owners_switch_wins_over_the_configuration(registry):
@@ -459,6 +461,58 @@ def test_what_is_not_there_cannot_be_switched(registry):
     """P: 404."""
     with pytest.raises(NotFoundError, match="no tool named 'nothing'"):
         registry.switch("nothing", True, "local")
+
+
+def test_tools_of_a_family_that_is_off_are_blocked_with_its_reason(registry):
+    """P: `requires_skills`; the answer names what is of no use from then on."""
+    registry.register(make("find_skills", requires=("skills",)))
+    registry.register(make("install_skill", requires=("skills",)).switched_off())
+    registry.register(make("other"))
+    assert switch(registry, "skills", False) == ((), ("find_skills",))
+    assert states(registry)["find_skills", "built-in"] == ("blocked", "requires_skills")
+    assert states(registry)["install_skill", "built-in"] == ("disabled", "")
+    row = next(r for r in registry.states("local") if r.name == "find_skills")
+    assert row.problem == "skills is switched off: edged tools --enable find_skills"
+    assert names(registry) == ["other"]
+    assert switch(registry, "skills", False) == ((), ())
+    assert switch(registry, "skills", True) == ((), ())
+    assert names(registry) == ["find_skills", "other"]
+
+
+def test_a_tool_that_is_switched_on_gets_what_it_requires(registry):
+    """P: discovery tools need `mcp` and `mcp.discovery`; both are named."""
+    registry = Registry({}, {"mcp": False, "mcp.discovery": False, "skills": False})
+    registry.register(make("search", requires=("mcp", "mcp.discovery")))
+    assert states(registry)["search", "built-in"] == ("blocked", "requires_mcp_discovery")
+    assert switch(registry, "search", True) == (("mcp", "mcp.discovery"), ())
+    assert states(registry)["search", "built-in"] == ("enabled", "")
+    assert switch(registry, "mcp.discovery", False) == ((), ("search",))
+    assert switch(registry, "search", True) == (("mcp.discovery",), ())
+    assert switch(registry, "search", True) == ((), ())
+
+
+def test_a_switch_is_the_config_keys(registry):
+    """P: `web_search` is switched by `web`, and not by its own name."""
+    registry.register(make("web_search", config_key="web"))
+    registry.register(make("web_fetch"))
+    assert registry.switch("web_search", False, "local").switches == {"web": False}
+    switch(registry, "web_search", False)
+    assert names(registry) == ["web_fetch"]
+
+
+def test_a_directorys_tool_that_is_hidden_is_found_only_while_promoted(registry, clock):
+    """Contract, section 9, for tools of every kind."""
+    registry.replace_set("", [make("deep", hidden=True, source="/a"), make("flat", source="/a")])
+    assert not registry.has(ADA, "deep")
+    registry.replace_set(ADA, [make("flat", hidden=True, source="/b")])
+    assert names(registry) == ["flat"]
+    assert names(registry, ADA) == []
+    assert registry.has(ADA, "deep")
+    session = stream(clock)
+    session.promote(["deep"], 1)
+    assert registry.find(ADA, "deep", session).source == "/a"
+    registry.register(make("deep", hidden=True))
+    assert states(registry)["deep", "/a"] == ("blocked", "shadowed")
 
 
 def test_a_hidden_tool_that_is_switched_off_is_not_listed_when_promoted(registry):

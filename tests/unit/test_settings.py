@@ -189,8 +189,36 @@ def test_a_large_file_is_refused_and_never_cut(place):
 
 def test_later_sections_are_read_by_their_own_parts(place):
     """Contract, section 11: keys of `tools` keep the specification's names."""
-    loaded = load(place("tools: {subagent: {anything: 1}, mcp: 5}\n"))
+    loaded = load(place("tools: {subagent: {anything: 1}, mcp: {servers: {a: 5}}}\n"))
     assert loaded.tools == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "on"),
+    [
+        ("", "read_file", True),
+        ("", "mcp.discovery.use_regex", True),
+        ("{read_file: {enabled: false}}", "read_file", False),
+        ("{cron: {enabled: false}}", "cron", False),
+        ("{skills: {enabled: false}}", "skills", False),
+        ("{mcp: {enabled: false}}", "mcp", False),
+        ("{mcp: {enabled: false}}", "mcp.discovery", True),
+        ("{mcp: {discovery: {enabled: false}}}", "mcp.discovery", False),
+        ("{mcp: {discovery: {use_bm25: false}}}", "mcp.discovery.use_bm25", False),
+        ("{exec: {ask_permission: false}}", "exec.ask_permission", False),
+    ],
+)
+def test_a_switch_is_found_by_its_config_key(place, text, key, on):
+    """P, config keys; contract, section 11."""
+    assert load(place(f"tools: {text or '{}'}\n")).is_on(key) is on
+
+
+def test_a_switchs_place_is_the_one_of_the_file():
+    """Contract, section 3: an owner's act stands beside what the file says."""
+    assert settings.switch_path("hello") == "tools.hello.enabled"
+    assert settings.switch_path("mcp.discovery") == "tools.mcp.discovery.enabled"
+    for key in ("mcp.discovery.use_regex", "exec.ask_permission"):
+        assert settings.switch_path(key) == f"tools.{key}"
 
 
 def test_a_familys_settings_are_checked_and_typed(place):
@@ -318,7 +346,7 @@ def test_a_directory_in_place_of_the_secrets_is_told(place, tmp_path):
 
 
 def test_secrets_are_found_in_lists_too(place):
-    text = "tools: {mcp: {keys: [!secret a, x, !secret b]}}\n"
+    text = "tools: {subagent: {keys: [!secret a, x, !secret b]}}\n"
     loaded = load(place(text, "a: aaa\nb: bbb\n"))
-    assert loaded.config.tools["mcp"] == {"keys": ["aaa", "x", "bbb"]}
+    assert loaded.config.tools["subagent"] == {"keys": ["aaa", "x", "bbb"]}
     assert loaded.secrets == ("aaa", "bbb")

@@ -7,6 +7,7 @@ from edged import plugins, settings
 from edged.cli import config, drivers, run, show
 from edged.errors import ConfigError
 from edged.results import MASK
+from edged.store import Store
 from edged.transports import http
 from edged.yamlio import load
 
@@ -37,13 +38,12 @@ def place(tmp_path, monkeypatch):
 
 def explained(place):
     loaded = settings.load(str(place / "edged.yaml"), explicit=True)
-    switches = str(place / "data" / config.SWITCHES)
-    return list(config.explained(loaded, switches))
+    return list(config.explained(loaded, Store(str(place / "data" / "state"))))
 
 
 def switch(place, text):
     (place / "data" / "state").mkdir(parents=True)
-    (place / "data" / config.SWITCHES).write_text(text)
+    (place / "data" / "state" / "tool-switches.json").write_text(text)
 
 
 def test_each_value_has_its_file_and_line_or_is_a_default(place):
@@ -71,6 +71,50 @@ def test_broken_file_of_switches_is_passed_over(place):
     switch(place, "no json")
     values = {".".join(v.path): v.value for v in explained(place)}
     assert values["tools.echo.enabled"] is True
+    # It is the daemon's to set aside.
+    assert (place / "data" / "state" / "tool-switches.json").exists()
+
+
+def test_a_switch_stands_where_the_configuration_has_it(place):
+    """P, config keys: `mcp.discovery.use_regex`; a family has a switch of its own."""
+    switch(place, '{"mcp.discovery.use_regex": false, "mcp": false, "skills": false}')
+    found = {".".join(v.path): v for v in explained(place)}
+    for key in ("mcp.discovery.use_regex", "mcp.enabled", "skills.enabled"):
+        assert found[f"tools.{key}"].value is False
+        assert "owner's act" in found[f"tools.{key}"].origin
+    assert found["tools.mcp.discovery.enabled"].origin == "default"
+
+
+# Resetting --------------------------------------------------------------------------------
+
+
+def kept(place):
+    return msgspec.json.decode((place / "data" / "state" / "tool-switches.json").read_bytes())
+
+
+def test_what_an_owner_set_is_dropped_and_the_file_holds_again(place, capsys):
+    """Contract, section 3: `--reset KEY` drops it."""
+    switch(place, '{"echo": false, "gone": true, "mcp.discovery.use_bm25": false}')
+    before = (place / "edged.yaml").read_bytes()
+    assert run(["config", "--reset", "tools.echo.enabled"]) == 0
+    assert capsys.readouterr().out == "tools.echo.enabled: false dropped\n"
+    assert kept(place) == {"gone": True, "mcp.discovery.use_bm25": False}
+    # P fault #1941: nothing that a user wrote is written by edged.
+    assert (place / "edged.yaml").read_bytes() == before
+    assert run(["config", "--reset", "tools", "--json"]) == 0
+    assert msgspec.json.decode(capsys.readouterr().out)["dropped"] == {
+        "tools.gone.enabled": True,
+        "tools.mcp.discovery.use_bm25": False,
+    }
+    assert kept(place) == {}
+
+
+def test_what_nobody_set_cannot_be_dropped(place, capsys):
+    """The error names what there is."""
+    switch(place, '{"echo": false}')
+    assert run(["config", "--reset", "tools.ech"]) == 1
+    assert "there is: tools.echo.enabled" in capsys.readouterr().err
+    assert kept(place) == {"echo": False}
 
 
 def test_secrets_are_never_shown(place, capsys):
@@ -108,7 +152,7 @@ def test_json_with_origins_is_a_list(place, capsys):
 def test_no_file_means_defaults(place, capsys, monkeypatch):
     monkeypatch.setenv("HOME", str(place / "home"))
     missing = settings.load(None, explicit=False)
-    assert {v.origin for v in config.explained(missing, "")} == {"default"}
+    assert {v.origin for v in config.explained(missing, Store("/nowhere"))} == {"default"}
 
 
 def test_missing_file_that_was_named_is_a_fault(place, capsys):

@@ -1,5 +1,7 @@
 """Verbs that list what the daemon has, with a client that says what it is told to say."""
 
+import json
+
 import pytest
 
 from edged.cli import log, run, show, token, tools
@@ -124,6 +126,28 @@ def test_switch_says_what_the_tool_is_afterwards(status, out, err, daemon, capsy
     daemon(**{"tools/state": {}, "describe": row("b", status, problem="no node")})
     assert run(["tools", "--enable", "b"]) == 0
     assert capsys.readouterr() == (out, err)
+
+
+def test_what_is_switched_along_is_named(daemon, capsys):
+    """P: a tool that is switched on gets the family that it requires."""
+    done = {"status": "ok", "switched": ["mcp"]}
+    client = daemon(**{"tools/state": done, "describe": row("search", "enabled")})
+    assert run(["tools", "--enable", "search"]) == 0
+    assert capsys.readouterr().out == "search: enabled\nmcp: enabled, as search requires it\n"
+    assert run(["tools", "--enable", "search", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {
+        "name": "search", "status": "enabled", "switched": ["mcp"],
+    }  # fmt: skip
+    assert client.asked[0] == ("edged/tools/state", {"name": "search", "enabled": True})
+
+
+def test_a_family_that_is_switched_off_names_the_tools_that_lack_it(daemon, capsys):
+    """A family is no tool that could be described."""
+    daemon(**{"tools/state": {"status": "ok", "blocked": ["find_skills"]}})
+    assert run(["tools", "--disable", "skills"]) == 0
+    assert capsys.readouterr().out == (
+        "skills: disabled\nfind_skills: blocked, as it requires skills\n"
+    )
 
 
 @pytest.mark.parametrize("words", [["--json"], ["--all"], ["--all", "--json"]])

@@ -1,0 +1,93 @@
+"""What owners set at run time: it wins over the configuration's file until it is dropped.
+
+Each part of edged that lets owners change settings keeps them in a file of its own
+below the data directory, and tells here which keys of the configuration they are.
+The daemon is the only writer; while it is down, whoever holds the lock of the data
+directory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, ClassVar, Protocol
+
+from edged.errors import NotFoundError
+from edged.settings import switch_path
+from edged.store import Store
+
+
+class Acts(Protocol):
+    """The settings of one part; `FILE` names where the store has them."""
+
+    FILE: ClassVar[str]
+
+    def held(self) -> dict[str, Any]:
+        """Their values by dotted key, such as `tools.exec.enabled`; secrets masked."""
+
+    def drop(self, keys: Collection[str]) -> None:
+        """Forget these, on disk and where they are used; what is no key of it counts for nothing.
+
+        Raises:
+            StoreError: nothing changed.
+        """
+
+
+class Switches:
+    """Tools and families that owners switched on or off."""
+
+    FILE: ClassVar[str] = "tool-switches"
+
+    def __init__(
+        self, store: Store, changed: Callable[[dict[str, bool]], None] = lambda _: None
+    ) -> None:
+        """The switches of a data directory.
+
+        Args:
+            store: has them.
+            changed: uses what is left from then on.
+        """
+        self._store = store
+        self._changed = changed
+
+    def held(self) -> dict[str, Any]:
+        """Each as the configuration names it."""
+        values = self._store.peek(self.FILE, dict[str, bool], {})
+        return {switch_path(key): value for key, value in values.items()}
+
+    def drop(self, keys: Collection[str]) -> None:
+        """Forget some; those of tools that are not there stay as they are."""
+        before = self._store.load(self.FILE, dict[str, bool], {})
+        kept = {key: value for key, value in before.items() if switch_path(key) not in keys}
+        if kept != before:
+            self._store.save(self.FILE, kept)
+            self._changed(kept)
+
+
+def stored(store: Store) -> list[Acts]:
+    """The settings of every part, without a daemon."""
+    return [Switches(store)]
+
+
+def reset(acts: Iterable[Acts], key: str) -> dict[str, Any]:
+    """Drop what was set for `key` and below it; returns what that was, by key.
+
+    Raises:
+        NotFoundError: nothing was set there; names what was.
+        StoreError: it could not be stored.
+    """
+    known = [(part, part.held()) for part in acts]
+    dropped = {
+        name: value
+        for _, held in known
+        for name, value in held.items()
+        if name == key or name.startswith(f"{key}.")
+    }
+    if not dropped:
+        names = sorted(name for _, held in known for name in held)
+        others = f"; there is: {', '.join(names[:20])}" if names else ", or anything else"
+        raise NotFoundError(f"no owner set {key[:128]!r} at run time{others}")
+    for part, held in known:
+        keys = dropped.keys() & held.keys()
+        if keys:
+            part.drop(keys)
+    return dropped
