@@ -35,6 +35,7 @@ from edged.control import Control, Description
 from edged.dispatch import Dispatcher
 from edged.errors import ConfigError, StoreError
 from edged.events import Events
+from edged.finder import Finder
 from edged.history import History
 from edged.identity import Caller
 from edged.media import Bounds, Media
@@ -205,6 +206,12 @@ class Daemon:
         serial = SerialSessions(clock)
         self._stack.push_async_callback(serial.close)
         await self._stack.enter_async_context(self._tasks)
+        self.registry = Registry(
+            state.load(Switches.FILE, dict[str, bool], {}),
+            {family: self._loaded.is_on(family) for family in FAMILIES},
+        )
+        finder = Finder(self.registry, self._loaded.section(Mcp).discovery)
+        self._stack.callback(finder.close)
         self.services = Services(
             config,
             clock,
@@ -217,13 +224,10 @@ class Daemon:
             self._describe,
             history,
             serial,
+            finder=finder,
         )
         board.offsets(
             state.load(calibrations(sim=board.simulated), dict[str, dict[str, float]], {})
-        )
-        self.registry = Registry(
-            state.load(Switches.FILE, dict[str, bool], {}),
-            {family: self._loaded.is_on(family) for family in FAMILIES},
         )
         self._register()
         dispatcher = Dispatcher(self.registry, self.services, self.spawn, self._loaded.secrets)

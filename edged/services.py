@@ -33,6 +33,8 @@ class Services(msgspec.Struct, frozen=True):
     """Samples on disk; None where the board keeps none."""
     serial: Any = None
     """`edged.tools.serial.SerialSessions`: ports that callers keep open."""
+    finder: Any = None
+    """`edged.finder.Finder`: searches for hidden tools."""
     policy: Any = None
     """What callers may reach beside their own, and what the owner was asked."""
     workspace: Any = None

@@ -13,9 +13,11 @@ from edged.config import Config
 from edged.control import Catalogue, Control
 from edged.dispatch import Dispatcher
 from edged.events import Events
+from edged.finder import Finder
 from edged.identity import Caller
 from edged.media import Media
 from edged.registry import Registry
+from edged.sections import Discovery
 from edged.services import Services
 from edged.store import Store
 from edged.testing.clock import FakeClock
@@ -47,9 +49,10 @@ class Core:
             publish=lambda kind, facts: self.events.publish(kind, "", facts),
         )  # fmt: skip
         self.media = Media(self.data, self.clock)
+        self.finder = Finder(self.registry, Discovery())
         services = Services(
             Config(), self.clock, self.data, self.store, self.events, self.media, self.trail,
-            self.board, lambda *call: self.control.describe(*call),
+            self.board, lambda *call: self.control.describe(*call), finder=self.finder,
         )  # fmt: skip
         self.dispatcher = Dispatcher(self.registry, services, self.spawn, (SECRET,))
         catalogue = Catalogue(lambda _: self.waits, self.sync, lambda: {"problems": []})
@@ -90,5 +93,6 @@ async def core(tmp_path):
     async with made.board:
         yield made
         await made.dispatcher.drain(1.0)
+        made.finder.close()
     assert not made.tasks, "a task outlived its test"
     assert not made.dispatcher.running

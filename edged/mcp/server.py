@@ -37,6 +37,7 @@ SERVER = {"name": "edged", "title": "edged", "version": __version__}
 CAPABILITIES = {"tools": {"listChanged": True}}
 INSTRUCTIONS = (
     "Tools of this board. tool_describe gives a tool's full documentation; "
+    "the tool_search tools find what is not listed; "
     "results name long outputs by media:// URLs."
 )
 LIST_TTL_MS = 1_000

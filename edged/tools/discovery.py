@@ -1,4 +1,4 @@
-"""Tools about tools: `tool_describe` and `tool_call` (contract, section 9)."""
+"""Tools about tools: to describe, call and find them (contract, section 9)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import msgspec
 from msgspec import Meta
 
 from edged import results
+from edged.errors import Fault, InvalidArgumentsError
+from edged.matcher import PATTERN_MAX
 from edged.results import Result
 from edged.tool import READS, Context, Hints, tool
 
@@ -63,4 +65,103 @@ async def tool_call(params: Call, ctx: Context) -> Result:
     return await ctx.call(params.name, msgspec.json.encode(params.arguments))
 
 
-TOOLS = (tool_describe, tool_call)
+SCHEMAS_MAX = 40_000
+"""Bytes of one answer's schemas: whole, or left to `tool_describe`, and never cut."""
+
+
+class Pattern(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Inputs of `tool_search_tool_regex`."""
+
+    pattern: Annotated[
+        str,
+        Meta(
+            description="Python regular expression, matched anywhere in names and descriptions, "
+            "without regard to case: github|issue, ^mcp_files_, create.*issue.",
+            min_length=1,
+            max_length=PATTERN_MAX,
+        ),
+    ]
+
+
+@tool(
+    "tool_search_tool_regex",
+    label="Find tools by a pattern",
+    category="discovery",
+    config_key="mcp.discovery.use_regex",
+    requires=("mcp", "mcp.discovery"),
+    aliases={"query": "pattern", "regex": "pattern"},
+    hints=READS,
+)
+async def tool_search_tool_regex(params: Pattern, ctx: Context) -> Result:
+    """Find tools that are not listed, by a regular expression; answers with their inputs.
+
+    What is found can be called for some turns.
+    """
+    if not params.pattern.strip():
+        raise InvalidArgumentsError([Fault("pattern", "must not be blank")])
+    return _unlocked(ctx, await ctx.services.finder.by_pattern(ctx.caller, params.pattern))
+
+
+class Query(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Inputs of `tool_search_tool_bm25`."""
+
+    query: Annotated[
+        str,
+        Meta(
+            description="What the tool should do, in a few words: create a github issue.",
+            min_length=1,
+            max_length=1_000,
+        ),
+    ]
+
+
+@tool(
+    "tool_search_tool_bm25",
+    label="Find tools by words",
+    category="discovery",
+    config_key="mcp.discovery.use_bm25",
+    requires=("mcp", "mcp.discovery"),
+    aliases={"pattern": "query", "text": "query"},
+    hints=READS,
+)
+async def tool_search_tool_bm25(params: Query, ctx: Context) -> Result:
+    """Find tools that are not listed, by words; answers with their inputs.
+
+    What is found can be called for some turns.
+    """
+    return _unlocked(ctx, await ctx.services.finder.by_words(ctx.caller, params.query))
+
+
+def _unlocked(ctx: Context, found: Any) -> Result:
+    """Promote what was found; the answer has all that a call needs."""
+    if not found.tools:
+        return results.text(
+            "No tools found matching the query. Other words, or a broader pattern, may find one.",
+            structured={"tools": [], "total": 0, "turns": found.turns},
+        )
+    ctx.promote([one.name for one in found.tools], found.turns)
+    rows, size = [], 0
+    for one in found.tools:
+        row = {"name": one.name, "description": one.description, "inputSchema": one.schema}
+        size += len(msgspec.json.encode(row))
+        if size > SCHEMAS_MAX:
+            del row["inputSchema"]
+        rows.append(row)
+    count, turns = len(rows), found.turns
+    lines = [f"Found {count} tool{'s' * (count > 1)}:"]
+    lines += [msgspec.json.encode(row).decode() for row in rows]
+    if size > SCHEMAS_MAX:
+        lines.append("Ask tool_describe for the inputs of those without a schema.")
+    if found.total > count:
+        lines.append(f"{found.total} match: narrow the search to see others.")
+    lines.append(
+        f"Unlocked for the next {turns} turn{'s' * (turns > 1)}: call them by name or, where your "
+        "list does not show them, by tool_call with name and arguments."
+    )
+    structured = {"tools": rows, "total": found.total, "turns": turns}
+    result = results.text("\n".join(lines), structured=structured)
+    result.silent = True
+    return result
+
+
+TOOLS = (tool_describe, tool_call, tool_search_tool_regex, tool_search_tool_bm25)
