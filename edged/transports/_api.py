@@ -240,6 +240,8 @@ class Api:
         self.control = control
         self.timing = timing
         self.routes = routes
+        # A path that is written out goes before one with a name in the same place.
+        self._by_names = sorted(routes, key=lambda route: route.path.count("{"))
         self.calls = Calls(control.services.clock, control.services.events)
         self.streams: set[Stream] = set()
         """Streams that have no end of their own."""
@@ -371,6 +373,7 @@ class Api:
             raise Refusal(405, "method_not_allowed", title, detail, {"Allow": allow})
         if (raw.content_length or 0) > self._max_body:
             raise self._too_large()
+        _check_query(route, raw)
         return await _run(route, Request(self, raw, caller, params, common))
 
     def _admit(self, raw: BaseRequest, caller: Caller, key: str) -> None:
@@ -401,13 +404,14 @@ class Api:
         parts = raw_path.split("/")
         found: dict[str, Route] = {}
         params: dict[str, str] = {}
-        for route in self.routes:
+        for route in self._by_names:
             names = route.path.split("/")
             if len(names) != len(parts):
                 continue
             pairs = [(n, p) for n, p in zip(names, parts, strict=True) if n != p]
-            if all(name.startswith("{") and part for name, part in pairs):
-                found.setdefault(route.method, route)
+            fits = all(name.startswith("{") and part for name, part in pairs)
+            if fits and route.method not in found:
+                found[route.method] = route
                 params.update((name[1:-1], unquote(part)) for name, part in pairs)
         return found, params
 
@@ -524,6 +528,22 @@ class _Connection(RequestHandler):
 
     def log_exception(self, *args: Any, **kw: Any) -> None:
         log.error(f"http: {' '.join(str(a) for a in args)}: {kw.get('exc_info')!r}")
+
+
+def _check_query(route: Route, raw: BaseRequest) -> None:
+    """Refuse a parameter that would else be passed over in silence.
+
+    Raises:
+        InvalidArgumentsError: it is none of this endpoint's.
+    """
+    if raw.rel_url.raw_query_string:
+        known = [one.name for one in route.query]
+        takes = ", ".join(known) or "none"
+        unknown = [name for name in raw.rel_url.query if name not in known]
+        if unknown:
+            raise InvalidArgumentsError(
+                [Fault(name[:64], f"is no parameter; it takes: {takes}") for name in unknown[:8]]
+            )
 
 
 async def _run(route: Route, request: Request) -> StreamResponse:

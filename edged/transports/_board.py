@@ -2,22 +2,43 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 from aiohttp.web_response import StreamResponse
 
+from edged.board.sensor import SensorInfo
 from edged.errors import NotFoundError
 from edged.history import Series
 from edged.tools.sensors import history_of
 from edged.transports._api import Request
-from edged.transports._openapi import Answer, Query, Route
+from edged.transports._openapi import TEXT, Answer, Parameter, Route
+from edged.units import Quality
+
+
+class ReadingRow(msgspec.Struct, frozen=True):
+    """The last reading of one channel: `value` in `unit` (SenML's), or null, and its `quality`."""
+
+    sensor: str
+    channel: str
+    value: float | None
+    unit: str
+    time: str
+    age_s: float
+    quality: Quality
+    identity: str
+    note: str | msgspec.UnsetType = msgspec.UNSET
+
+
+class SensorRow(SensorInfo, frozen=True):
+    """One configured sensor: its state, channels, alarms and last readings."""
+
+    alarms: dict[str, str]
+    readings: list[ReadingRow]
 
 
 class Sensors(msgspec.Struct, frozen=True):
-    """The configured sensors: state, channels, alarms, last readings with their age."""
+    """The configured sensors; nothing is measured to list them."""
 
-    sensors: list[dict[str, Any]]
+    sensors: list[SensorRow]
 
 
 class History(msgspec.Struct, frozen=True):
@@ -29,7 +50,7 @@ class History(msgspec.Struct, frozen=True):
 
 async def list_sensors(request: Request) -> StreamResponse:
     """List the sensors with their last readings; nothing is measured for it."""
-    return request.reply(Sensors(request.api.control.sensors()))
+    return request.reply({"sensors": request.api.control.sensors()})
 
 
 async def sensor_history(request: Request) -> StreamResponse:
@@ -56,13 +77,14 @@ ROUTES = (
         sensor_history,
         (Answer(200, "the samples", History),),
         query=(
-            Query("channel", "only this channel", {"type": "string"}),
-            Query(
+            Parameter("channel", "only this channel", TEXT),
+            Parameter(
                 "since",
                 "RFC 3339, or how far back, such as -1h",
                 {"type": "string", "default": "1h"},
             ),
-            Query("step", "mean over this duration, such as 10m", {"type": "string"}),
+            Parameter("step", "mean over this duration, such as 10m", TEXT),
         ),
+        params=(Parameter("name", "the sensor's name", TEXT),),
     ),
 )

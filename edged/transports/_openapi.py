@@ -1,6 +1,9 @@
 """A route, declared once, and the OpenAPI 3.1 document that a table of them makes.
 
-Pure: knows no HTTP library. Source: OpenAPI Specification 3.1.1.
+To add an endpoint, add a `Route` to the table of its subject (`ROUTES` of `_board`, ...):
+its handler's docstring, its answers and its parameters are the description, and what
+every request may be refused for is added here. A status that is not declared is a fault
+(`tests/law/test_api.py`). Pure: knows no HTTP library. Source: OpenAPI Specification 3.1.1.
 """
 
 from __future__ import annotations
@@ -45,16 +48,18 @@ class Answer(NamedTuple):
         text: when it is given.
         body: its type; None has no schema.
         media: its media type.
+        headers: those that are its own, with what they say.
     """
 
     status: int
     text: str
     body: Any = None
     media: str = JSON
+    headers: tuple[tuple[str, str], ...] = ()
 
 
-class Query(NamedTuple):
-    """One query parameter with its JSON Schema."""
+class Parameter(NamedTuple):
+    """A part of the path, a query parameter or a header, with its JSON Schema."""
 
     name: str
     text: str
@@ -70,7 +75,11 @@ class Route(NamedTuple):
         handler: gets the request, returns the response; its docstring is the summary.
         answers: beside the problems.
         body: type of the JSON body.
-        query: its parameters.
+        query: its query parameters.
+        params: a description of each `{name}` of the path.
+        headers: request headers that only it knows.
+        problems: statuses of problems beside those that every request may get: 404 where
+            the path names something is among these, 409 and 507 are not.
         is_open: needs no token, and any Host reaches it.
     """
 
@@ -79,15 +88,63 @@ class Route(NamedTuple):
     handler: Callable[[Any], Awaitable[Any]]
     answers: tuple[Answer, ...]
     body: Any = None
-    query: tuple[Query, ...] = ()
+    query: tuple[Parameter, ...] = ()
+    params: tuple[Parameter, ...] = ()
+    headers: tuple[Parameter, ...] = ()
+    problems: tuple[int, ...] = ()
     is_open: bool = False
 
+    @property
+    def statuses(self) -> list[int]:
+        """Every status that a request may be answered with."""
+        found = {answer.status for answer in self.answers}
+        if not self.is_open:
+            found.update(_ALWAYS, self.problems)
+            if self.body is not None:
+                found.update(_OF_BODIES)
+            if self.params:
+                found.add(404)
+        return sorted(found)
+
+
+PROBLEMS = {
+    400: "the request does not fit: `faults` says where",
+    401: "no valid token came with it",
+    403: "this caller, host or origin may not",
+    404: "no such thing for this caller",
+    408: "the body came too slowly",
+    409: "it is there, and cannot be used or made now",
+    413: "the body is over `http.max_body`",
+    415: "the body is no plain application/json",
+    417: "`Expect` is not understood",
+    429: "too many requests or calls: wait",
+    502: "a device or another server failed",
+    503: "the daemon stops, or has no place left: come back",
+    504: "it took too long",
+    507: "the disk did not take it, and nothing changed",
+}
+"""What a status says, wherever it comes from (RFC 9110, section 15)."""
+
+_ALWAYS = (400, 401, 403, 413, 429, 503)
+_OF_BODIES = (408, 415, 417)
+
+_HEADERS_OF = {
+    401: ("WWW-Authenticate", "Bearer"),
+    429: ("Retry-After", "seconds"),
+    503: ("Retry-After", "seconds"),
+}
 
 HEADERS = {
     "Edged-Session": "scope of promoted tools and of turns; absent: the identity",
     "Edged-Channel": "channel that `message` and `send_file` use",
     "Edged-Chat": "chat that `message` and `send_file` use",
 }
+
+
+TEXT: dict[str, Any] = {"type": "string"}
+"""Schema of a parameter that is any text."""
+
+_HEADER = {"type": "string", "maxLength": 128, "pattern": "^[ -~]*$"}
 
 
 def document(routes: tuple[Route, ...], version: str) -> dict[str, Any]:
@@ -105,15 +162,25 @@ def document(routes: tuple[Route, ...], version: str) -> dict[str, Any]:
         "info": {
             "title": "edged",
             "version": version,
+            "license": {"name": "MIT", "identifier": "MIT"},
             "description": "A board's abilities as tools. Errors are problem+json (RFC 9457).",
         },
+        "servers": [{"url": "/"}],
         "security": [{"token": []}],
         "paths": paths,
         "components": {
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
             "parameters": {
-                name: _parameter("header", name, text, {"type": "string"})
+                name: _parameter("header", Parameter(name, text, _HEADER))
                 for name, text in HEADERS.items()
+            },
+            "responses": {
+                f"Problem{status}": {
+                    "description": text,
+                    "content": {PROBLEM: {"schema": named[id(Problem)]}},
+                    **_headers(_HEADERS_OF.get(status)),
+                }
+                for status, text in PROBLEMS.items()
             },
             "schemas": {name: _first_paragraph(spec) for name, spec in components.items()},
         },
@@ -121,17 +188,16 @@ def document(routes: tuple[Route, ...], version: str) -> dict[str, Any]:
 
 
 def _operation(route: Route, named: dict[int, Any]) -> dict[str, Any]:
-    doc = (route.handler.__doc__ or "").strip().split("\n")[0]
-    parameters: list[dict[str, Any]] = [
-        _parameter("path", part[1:-1], "", {"type": "string"})
-        for part in route.path.split("/")
-        if part.startswith("{")
-    ]
-    parameters += [_parameter("query", q.name, q.text, q.schema) for q in route.query]
+    summary, _, more = (route.handler.__doc__ or "").strip().partition("\n\n")
+    parameters = [_parameter("path", one) for one in route.params]
+    parameters += [_parameter("query", one) for one in route.query]
+    parameters += [_parameter("header", one) for one in route.headers]
     operation: dict[str, Any] = {
         "operationId": getattr(route.handler, "__name__", route.path),
-        "summary": doc,
+        "summary": " ".join(summary.split()),
     }
+    if more:
+        operation["description"] = " ".join(more.split())
     if route.is_open:
         operation["security"] = []
     else:
@@ -139,32 +205,41 @@ def _operation(route: Route, named: dict[int, Any]) -> dict[str, Any]:
     if parameters:
         operation["parameters"] = parameters
     if route.body is not None:
-        operation["requestBody"] = {"content": {JSON: {"schema": named[id(route.body)]}}}
+        needed = any(field.required for field in msgspec.structs.fields(route.body))
+        operation["requestBody"] = {
+            "required": needed,
+            "content": {JSON: {"schema": named[id(route.body)]}},
+        }
     responses: dict[str, Any] = {}
     for answer in route.answers:
         response = responses.setdefault(
             str(answer.status), {"description": answer.text, "content": {}}
         )
+        response.update(_headers(*answer.headers))
         schema = {} if answer.body is None else {"schema": named[id(answer.body)]}
         before = response["content"].get(answer.media)
         if before:
             schema = {"schema": {"anyOf": [before["schema"], schema["schema"]]}}
         response["content"][answer.media] = schema
-    responses["default"] = {
-        "description": "what went wrong",
-        "content": {PROBLEM: {"schema": named[id(Problem)]}},
-    }
+    for status in route.statuses:
+        responses.setdefault(str(status), {"$ref": f"#/components/responses/Problem{status}"})
     operation["responses"] = responses
     return operation
 
 
-def _parameter(place: str, name: str, text: str, schema: dict[str, Any]) -> dict[str, Any]:
-    made: dict[str, Any] = {"name": name, "in": place, "schema": schema}
-    if text:
-        made["description"] = text
+def _headers(*named: tuple[str, str] | None) -> dict[str, Any]:
+    found = [pair for pair in named if pair is not None]
+    if not found:
+        return {}
+    schema = {"type": "string"}
+    return {"headers": {name: {"description": text, "schema": schema} for name, text in found}}
+
+
+def _parameter(place: str, one: Parameter) -> dict[str, Any]:
+    made: dict[str, Any] = {"name": one.name, "in": place, "description": one.text}
     if place == "path":
         made["required"] = True
-    return made
+    return {**made, "schema": one.schema}
 
 
 def _first_paragraph(spec: dict[str, Any]) -> dict[str, Any]:

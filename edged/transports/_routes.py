@@ -20,7 +20,7 @@ from edged.control import Control, Description, Switched
 from edged.dispatch import Call
 from edged.errors import NotFoundError
 from edged.events import Event, visible
-from edged.identity import Caller
+from edged.identity import Caller, Role
 from edged.media import Medium
 from edged.registry import FORMATS, State
 from edged.results import Block, Result
@@ -28,7 +28,7 @@ from edged.transports import _board
 from edged.transports._api import Api, Request
 from edged.transports._calls import location, outcome
 from edged.transports._limits import Timing
-from edged.transports._openapi import EVENTS, Answer, Query, Route, document
+from edged.transports._openapi import EVENTS, TEXT, Answer, Parameter, Route, document
 from edged.transports._streams import Feed, Stream
 
 LOG_MAX = 1_000
@@ -86,6 +86,33 @@ class Records(msgspec.Struct, frozen=True):
     """Audit records, oldest first."""
 
     records: list[Record]
+
+
+class BoardHealth(msgspec.Struct, frozen=True):
+    """Its parts by name: `ok`, a state, or what is wrong; and channels out of their bounds."""
+
+    sensors: dict[str, str]
+    lines: dict[str, str]
+    actuators: dict[str, str]
+    alarms: dict[str, str]
+
+
+class Status(msgspec.Struct, frozen=True):
+    """The health of every part."""
+
+    version: str
+    uptime_s: float
+    user: str
+    role: Role
+    data: str
+    listen: list[str]
+    calls_running: int
+    tools: dict[str, int]
+    audit_lost: int
+    board: BoardHealth
+    problems: list[str]
+    sandbox: dict[str, Any]
+    warm: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
 
 
 class Start(msgspec.Struct, frozen=True):
@@ -303,6 +330,8 @@ async def get_openapi(request: Request) -> StreamResponse:
 
 
 _OK = Answer(200, "done", Ok)
+_TOOL = (Parameter("name", "the tool's name", TEXT),)
+_CALL = (Parameter("id", "the `call_id` of the call", TEXT),)
 
 ROUTES: tuple[Route, ...] = (
     Route("GET", "/healthz", healthz, (_OK,), is_open=True),
@@ -312,15 +341,23 @@ ROUTES: tuple[Route, ...] = (
         "/api/tools",
         list_tools,
         (Answer(200, "the tools", Tools), Answer(200, "with format", Definitions)),
-        query=(Query("format", "definitions for that provider", {"enum": list(FORMATS)}),),
+        query=(Parameter("format", "definitions for that provider", {"enum": list(FORMATS)}),),
     ),
-    Route("GET", "/api/tools/{name}", describe_tool, (Answer(200, "the tool", Description),)),
+    Route(
+        "GET",
+        "/api/tools/{name}",
+        describe_tool,
+        (Answer(200, "the tool", Description),),
+        params=_TOOL,
+    ),
     Route(
         "PUT",
         "/api/tools/{name}/state",
         switch_tool,
         (Answer(200, "done", Switched),),
         StateBody,
+        params=_TOOL,
+        problems=(507,),
     ),
     Route(
         "POST",
@@ -329,19 +366,48 @@ ROUTES: tuple[Route, ...] = (
         (
             Answer(200, "the result, also of a tool that failed", Result),
             Answer(200, "events start, update and one result", media=EVENTS),
-            Answer(202, "an asynchronous call was accepted", Accepted),
+            Answer(
+                202,
+                "an asynchronous call was accepted",
+                Accepted,
+                headers=(("Location", "where its result will be"),),
+            ),
         ),
         CallBody,
+        params=_TOOL,
+        problems=(409,),
     ),
     Route(
         "GET",
         "/api/calls/{id}",
         get_call,
-        (Answer(200, "the result", Result), Answer(202, "it runs", Accepted)),
+        (
+            Answer(200, "the result", Result),
+            Answer(202, "it runs", Accepted, headers=(("Retry-After", "seconds"),)),
+        ),
+        params=_CALL,
     ),
-    Route("DELETE", "/api/calls/{id}", end_call, (_OK,)),
-    Route("GET", "/api/media/{id}", get_media, (Answer(200, "the file", media="*/*"),)),
-    Route("GET", "/api/events", get_events, (Answer(200, "events", media=EVENTS),)),
+    Route("DELETE", "/api/calls/{id}", end_call, (_OK,), params=_CALL),
+    Route(
+        "GET",
+        "/api/media/{id}",
+        get_media,
+        (Answer(200, "the file", media="*/*"),),
+        params=(Parameter("id", "the id of its media:// URL", TEXT),),
+    ),
+    Route(
+        "GET",
+        "/api/events",
+        get_events,
+        (Answer(200, "events", media=EVENTS),),
+        headers=(
+            Parameter(
+                "Last-Event-ID",
+                "resume after that event",
+                {"type": "integer", "minimum": 0, "maximum": LAST_ID_MAX},
+            ),
+        ),
+    ),
     Route("POST", "/api/turn", end_turn, (_OK,)),
     Route(
         "GET",
@@ -349,13 +415,13 @@ ROUTES: tuple[Route, ...] = (
         get_log,
         (Answer(200, "the records", Records),),
         query=(
-            Query(
+            Parameter(
                 "limit",
                 "how many",
                 {"type": "integer", "minimum": 0, "maximum": LOG_MAX, "default": 50},
             ),
         ),
     ),
-    Route("GET", "/api/status", get_status, (Answer(200, "the health", dict[str, Any]),)),
+    Route("GET", "/api/status", get_status, (Answer(200, "the health", Status),)),
     *_board.ROUTES,
 )

@@ -42,7 +42,7 @@ tools: {echo: {enabled: true}}
 METHODS = (
     "initialize", "ping", "server/discover", "tools/list", "tools/call", "edged/status",
     "edged/turn", "edged/describe", "edged/tools/state", "edged/definitions", "edged/log",
-    "edged/events", "edged/media", "edged/sync", "edged/token",
+    "edged/events", "edged/media", "edged/sync", "edged/token", "edged/config/reset",
     "notifications/initialized", "notifications/cancelled", "resources/list", "",
 )  # fmt: skip
 TOOLS = ("echo", "sensor", "gpio", "tool_describe", "tool_call", "tool_search_regex", "nothing")

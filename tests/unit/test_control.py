@@ -167,6 +167,38 @@ async def test_an_agent_switches_nothing(core):
     assert core.control.states(core.agent, core.control.session(core.agent))[0].status == "enabled"
 
 
+async def test_a_switch_names_what_it_switched_along_and_what_it_took_away(core):
+    """P: dependencies of the tools; both are stored before it is answered."""
+    core.add(make("find_skills", requires=("skills",)))
+    done = core.control.switch(core.owner, "skills", False)
+    assert msgspec.to_builtins(done) == {"status": "ok", "blocked": ("find_skills",)}
+    assert core.control.describe(core.owner, "find_skills").problem == (
+        "skills is switched off: edged tools --enable find_skills"
+    )
+    done = core.control.switch(core.owner, "find_skills", True)
+    assert msgspec.to_builtins(done) == {"status": "ok", "switched": ("skills",)}
+    kept = core.store.load("tool-switches", dict[str, bool], {})
+    assert kept == {"skills": True, "find_skills": True}
+
+
+async def test_what_an_owner_set_is_dropped_and_nothing_else(core):
+    """Contract, section 3: `--reset KEY`; at once."""
+    core.add(make("say"), make("hear"))
+    core.control.switch(core.owner, "say", False)
+    core.control.switch(core.owner, "hear", False)
+    with pytest.raises(DeniedError):
+        core.control.reset(core.agent, "tools.say.enabled")
+    assert core.control.reset(core.owner, "tools.say") == {"tools.say.enabled": False}
+    assert [tool.name for tool in core.registry.listed("local", frozenset())] == ["say"]
+    assert core.store.load("tool-switches", dict[str, bool], {}) == {"hear": False}
+    for key in ("tools.say.enabled", "tools.hea", ""):
+        with pytest.raises(NotFoundError, match=r"there is: tools\.hear\.enabled"):
+            core.control.reset(core.owner, key)
+    core.control.reset(core.owner, "tools")
+    with pytest.raises(NotFoundError, match="no owner set"):
+        core.control.reset(core.owner, "tools")
+
+
 async def test_what_is_not_there_cannot_be_switched(core):
     """And nothing is stored."""
     with pytest.raises(NotFoundError):

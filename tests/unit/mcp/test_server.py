@@ -265,6 +265,14 @@ async def test_a_promotion_shows_in_the_sessions_list_and_is_told(core, peer, ga
     assert error["code"] == -32602
 
 
+async def test_what_an_owner_set_is_dropped_by_its_key(core, peer, gate):
+    """Contract, section 3; `edged config --reset` asks the daemon that runs."""
+    core.control.switch(core.owner, "say", False)
+    answer = await peer.ask("edged/config/reset", {"key": "tools.say"})
+    assert answer["result"] == {"dropped": {"tools.say.enabled": False}}
+    assert (await peer.ask("edged/config/reset", {}))["error"]["code"] == -32602
+
+
 async def test_the_stateless_list_never_varies_by_promotion(core, peer, gate):
     """Contract, section 9; facts 0.3. The tool is reached, since the identity has it."""
     await peer.ask("initialize")

@@ -355,7 +355,7 @@ def test_the_description_is_complete_and_every_reference_resolves() -> None:
             assert operation["summary"].endswith(".")
             assert operation["operationId"] not in seen
             seen.add(operation["operationId"])
-            assert "default" in operation["responses"]
+            assert any(int(status) < 300 for status in operation["responses"])
             named = {p["name"] for p in operation.get("parameters", []) if p.get("in") == "path"}
             assert named == {part[1:-1] for part in path.split("/") if part.startswith("{")}
     assert made["paths"]["/healthz"]["get"]["security"] == []
