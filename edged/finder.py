@@ -1,7 +1,7 @@
 """Searches for hidden tools (contract, section 9).
 
 What is searched is indexed when somebody first searches, and again only when other
-tools are there. Loop thread only; an index is made on a thread.
+tools are there. Loop thread only; what takes long is done on a thread.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from edged.errors import BusyError
 from edged.identity import Caller
 from edged.matcher import Matcher
 from edged.registry import Registry
-from edged.search import Ranking, containing, literals
+from edged.search import Ranking, Whole, literals
 from edged.sections import Discovery
 from edged.tool import Tool
 
@@ -46,15 +46,14 @@ class _Shelf:
     def __init__(self, tools: list[Tool]) -> None:
         self.tools = tools
         self.texts = [f"{tool.name}\n{_about(tool)}" for tool in tools]
-        self._lower: list[str] | None = None
+        self._whole: Whole | None = None
         self._ranking: Ranking | None = None
         self._making = asyncio.Lock()
 
-    @property
-    def lower(self) -> list[str]:
-        if self._lower is None:
-            self._lower = [text.lower() for text in self.texts]
-        return self._lower
+    def containing(self, parts: list[str], count: int) -> tuple[list[int], int]:
+        """As `Whole.containing`; on a thread, where two may make the same one."""
+        whole = self._whole = self._whole or Whole(self.texts)
+        return whole.containing(parts, count)
 
     async def ranking(self) -> Ranking:
         async with self._making:
@@ -84,7 +83,8 @@ class Finder:
         """Hidden tools by the words of their names and descriptions (BM25)."""
 
         async def search(shelf: _Shelf, count: int) -> tuple[list[int], int]:
-            return (await shelf.ranking()).best(query, count)
+            ranking = await shelf.ranking()
+            return await asyncio.to_thread(ranking.best, query, count)
 
         return await self._find(caller, search)
 
@@ -99,7 +99,7 @@ class Finder:
         async def search(shelf: _Shelf, count: int) -> tuple[list[int], int]:
             parts = literals(pattern)
             if parts or not shelf.texts:
-                return containing(shelf.lower, parts, count)
+                return await asyncio.to_thread(shelf.containing, parts, count)
             return await self._matcher.find(shelf.texts, pattern, count)
 
         return await self._find(caller, search)

@@ -7,7 +7,6 @@ Reads requests from standard input and answers on standard output:
     P COUNT SIZE\n  pattern -> `TOTAL NUMBER …\n`, or `!what is wrong with it\n`
 """
 
-import os
 import re
 import resource
 import signal
@@ -37,7 +36,6 @@ def match(texts: list[str], pattern: str, count: int) -> str:
 
 def main() -> None:
     """Serve until standard input ends."""
-    os.nice(10)
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_MAX, MEMORY_MAX))
     texts: list[str] = []
     source, target = sys.stdin.buffer, sys.stdout.buffer

@@ -1,6 +1,7 @@
 """`make bench`: every claim of speed and memory, as a ratio of the same run.
 
-    python -m tests.bench [NAME …]      NAME: calls start memory list warm hardware fuzz api
+    python -m tests.bench [NAME …]      NAME: calls start memory list warm hardware fuzz
+                                        search api
 
 `board` is measured only when it is named: it boots the emulated board of `make hil`.
 Prints a row for each claim and exits 1 when one is missed.
@@ -12,7 +13,18 @@ import os
 import sys
 import tempfile
 
-from tests.bench import api, calls, emulated, fuzz, hardware, listing, memory, start, warm
+from tests.bench import (
+    api,
+    calls,
+    emulated,
+    fuzz,
+    hardware,
+    listing,
+    memory,
+    search,
+    start,
+    warm,
+)
 from tests.bench.table import Table
 
 GROUPS = {
@@ -23,6 +35,7 @@ GROUPS = {
     "warm": warm.measure,
     "hardware": hardware.measure,
     "fuzz": fuzz.measure,
+    "search": search.measure,
     "api": api.measure,
 }
 NAMED = {"board": emulated.measure}

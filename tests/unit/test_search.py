@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edged.search import K1, B, Ranking, containing, literals, words
+from edged.search import K1, B, Ranking, Whole, literals, words
 
 
 @pytest.mark.parametrize(
@@ -84,6 +84,7 @@ def test_nothing_is_found_where_nothing_is(texts):
         ("a+", []),
         ("é", []),
         ("(?i)a", []),
+        ("|".join("abcdefghijklmnopq"), []),
     ],
 )
 def test_a_pattern_of_words_needs_no_engine(pattern, parts):
@@ -94,5 +95,19 @@ def test_a_pattern_of_words_needs_no_engine(pattern, parts):
 def test_texts_with_the_word_in_their_name_come_first():
     """As the process that matches patterns has it."""
     texts = ["a\nissue", "issue\nb", "c\nnone", "d_issue\nissue"]
-    assert containing(texts, ["issue"], 2) == ([1, 3], 3)
-    assert containing(texts, ["none", "b"], 5) == ([1, 2], 2)
+    whole = Whole(texts)
+    assert whole.containing(["issue"], 2) == ([1, 3], 3)
+    assert whole.containing(["none", "b"], 5) == ([1, 2], 2)
+    assert Whole([]).containing(["issue"], 2) == ([], 0)
+
+
+@given(
+    st.lists(st.text("aAbB \0\n", max_size=8)), st.lists(st.text("abB ", min_size=1, max_size=2))
+)
+def test_a_word_is_found_where_it_is_and_nowhere_else(lines, parts):
+    """Against Python's own `in`, text by text; no word reaches over two texts."""
+    texts = [f"{line.replace(chr(10), ' ')}\n{line}" for line in lines]
+    low = [part.lower() for part in parts]
+    found = [n for n, t in enumerate(texts) if any(p in t.lower().replace("\0", " ") for p in low)]
+    numbers, total = Whole(texts).containing(low, len(texts))
+    assert (sorted(numbers), total) == (found, len(found))
