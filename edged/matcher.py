@@ -14,7 +14,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-from edged.errors import Fault, InvalidArgumentsError
+from edged.errors import BusyError, Fault, InvalidArgumentsError
 
 LIMIT_S = 1.0
 START_S = 20.0
@@ -66,6 +66,7 @@ class Matcher:
 
         Raises:
             InvalidArgumentsError: it is no pattern, or takes too long.
+            BusyError: the system has no process left.
         """
         if len(pattern) > PATTERN_MAX:
             raise _refused(f"must be at most {PATTERN_MAX} characters")
@@ -137,16 +138,32 @@ class _Child:
 async def _start() -> _Child:
     ours, its = socket.socketpair()
     with its:
-        process = subprocess.Popen(  # noqa: ASYNC220  a fork; asyncio's would keep a thread
-            [sys.executable, "-I", "-S", "-W", "ignore", _program()],
-            stdin=its.fileno(),
-            stdout=its.fileno(),
-            stderr=subprocess.DEVNULL,
-            env={},
-            cwd="/",
-        )
-    reader, writer = await asyncio.open_connection(sock=ours)
+        try:
+            process = _run(its.fileno())
+        except OSError as error:
+            ours.close()
+            reason = f"no process can be had for a pattern: {error.strerror}: try again"
+            raise BusyError(reason) from None
+    try:
+        reader, writer = await asyncio.open_connection(sock=ours)
+    except BaseException:
+        # Whoever asked went away.
+        ours.close()
+        process.kill()
+        process.wait()
+        raise
     return _Child(process, reader, writer)
+
+
+def _run(fd: int) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-I", "-S", "-W", "ignore", _program()],
+        stdin=fd,
+        stdout=fd,
+        stderr=subprocess.DEVNULL,
+        env={},
+        cwd="/",
+    )
 
 
 def _program() -> str:

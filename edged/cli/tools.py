@@ -100,8 +100,9 @@ def lacking(client: Client, name: str) -> str:
 
 def blocked(rows: list[dict[str, Any]]) -> str:
     """How many tools cannot be called and why not; empty where all is well."""
-    # To override a tool with one's own is no fault, nor that a board has no such bus.
-    usual = ("shadowed", "requires_device")
+    # To override a tool with one's own is no fault, nor that a board has no such bus, nor a
+    # family that an owner switched off.
+    usual = {"shadowed", "requires_device", *FAMILIES.values()}
     count = sum(r["status"] == "blocked" and r["reason_code"] not in usual for r in rows)
     if not count:
         return ""

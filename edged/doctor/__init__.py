@@ -28,6 +28,7 @@ from edged.client import SocketClient
 from edged.doctor import board
 from edged.doctor.finding import Finding, Level
 from edged.errors import ConfigError, DeniedError, EdgedError, NoDaemonError, SandboxSetupError
+from edged.registry import FAMILIES
 from edged.sandbox import limits
 from edged.sandbox.account import tool_account
 from edged.sandbox.probe import Capability, probe
@@ -686,7 +687,8 @@ def listed_tools(states: list[dict[str, Any]]) -> Iterator[Finding]:
     usable = sum(row["status"] == "enabled" for row in states)
     yield Finding("tools", "ok", f"{usable} of {len(states)} can be called")
     for row in blocked:
-        level: Level = "note" if row["reason_code"] == "shadowed" else "warning"
+        usual = row["reason_code"] in ("shadowed", *FAMILIES.values())
+        level: Level = "note" if usual else "warning"
         text = f"{row['name']} is blocked ({row['reason_code']}): {row['problem']}"
         if row["name"] == row.get("source"):
             # Not a tool, but a directory of them.

@@ -14,7 +14,6 @@ import socket
 import traceback
 from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeVar, cast
-from urllib.parse import unquote
 
 import msgspec
 from aiohttp.http import HttpVersion11
@@ -41,7 +40,16 @@ from edged.identity import Caller
 from edged.registry import Session
 from edged.transports._calls import Calls
 from edged.transports._limits import Places, Rates, Timing
-from edged.transports._openapi import HEADERS, JSON, PROBLEM, Problem, ProblemFault, Route
+from edged.transports._openapi import (
+    HEADERS,
+    JSON,
+    PROBLEM,
+    Problem,
+    ProblemFault,
+    Route,
+    by_names,
+    match,
+)
 from edged.transports._streams import Stream
 from edged.transports.unix import caller_of, peer_uid
 
@@ -240,8 +248,7 @@ class Api:
         self.control = control
         self.timing = timing
         self.routes = routes
-        # A path that is written out goes before one with a name in the same place.
-        self._by_names = sorted(routes, key=lambda route: route.path.count("{"))
+        self._by_names = by_names(routes)
         self.calls = Calls(control.services.clock, control.services.events)
         self.streams: set[Stream] = set()
         """Streams that have no end of their own."""
@@ -346,7 +353,7 @@ class Api:
             return problem(refusal, common)
 
     async def _answer(self, raw: BaseRequest, common: dict[str, str]) -> StreamResponse:
-        methods, params = self._find(raw.rel_url.raw_path)
+        methods, params = match(self._by_names, raw.rel_url.raw_path)
         method = "GET" if raw.method == "HEAD" else raw.method
         route = methods.get(method)
         if route is not None and route.is_open:
@@ -398,22 +405,6 @@ class Api:
             raise Refusal(503, "busy", WIRE["busy"].title, detail, {"Connection": "close"})
         connection.seat = who
         self._strangers.pop(connection, None)
-
-    def _find(self, raw_path: str) -> tuple[dict[str, Route], dict[str, str]]:
-        """The routes of a path by method, and the parts of it that have names."""
-        parts = raw_path.split("/")
-        found: dict[str, Route] = {}
-        params: dict[str, str] = {}
-        for route in self._by_names:
-            names = route.path.split("/")
-            if len(names) != len(parts):
-                continue
-            pairs = [(n, p) for n, p in zip(names, parts, strict=True) if n != p]
-            fits = all(name.startswith("{") and part for name, part in pairs)
-            if fits and route.method not in found:
-                found[route.method] = route
-                params.update((name[1:-1], unquote(part)) for name, part in pairs)
-        return found, params
 
     def _check_host(self, raw: BaseRequest) -> None:
         """Refuse other names for this address: a web page may have made them up.

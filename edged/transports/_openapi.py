@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
+from urllib.parse import unquote
 
 import msgspec
 
@@ -105,6 +106,36 @@ class Route(NamedTuple):
             if self.params:
                 found.add(404)
         return sorted(found)
+
+
+def by_names(routes: tuple[Route, ...]) -> tuple[Route, ...]:
+    """Routes in the order in which `match` looks at them.
+
+    A path that is written out goes before one that has a name in the same place.
+    """
+    return tuple(sorted(routes, key=lambda route: route.path.count("{")))
+
+
+def match(routes: tuple[Route, ...], raw_path: str) -> tuple[dict[str, Route], dict[str, str]]:
+    """The routes of a path by method, and the parts of it that have names.
+
+    Args:
+        routes: as `by_names` has them.
+        raw_path: as it came, with its escapes.
+    """
+    parts = raw_path.split("/")
+    found: dict[str, Route] = {}
+    params: dict[str, str] = {}
+    for route in routes:
+        names = route.path.split("/")
+        if len(names) != len(parts):
+            continue
+        pairs = [(n, p) for n, p in zip(names, parts, strict=True) if n != p]
+        fits = all(name.startswith("{") and part for name, part in pairs)
+        if fits and route.method not in found:
+            found[route.method] = route
+            params.update((name[1:-1], unquote(part)) for name, part in pairs)
+    return found, params
 
 
 PROBLEMS = {

@@ -45,9 +45,12 @@ METHODS = (
     "edged/events", "edged/media", "edged/sync", "edged/token", "edged/config/reset",
     "notifications/initialized", "notifications/cancelled", "resources/list", "",
 )  # fmt: skip
-TOOLS = ("echo", "sensor", "gpio", "tool_describe", "tool_call", "tool_search_regex", "nothing")
+TOOLS = (
+    "echo", "sensor", "gpio", "tool_describe", "tool_call", "tool_search_tool_regex",
+    "tool_search_tool_bm25", "nothing",
+)  # fmt: skip
 KEYS = (
-    "name", "arguments", "text", "action", "line", "value", "_meta", "cursor", "limit",
+    "name", "arguments", "text", "pattern", "query", "action", "line", "value", "_meta", "cursor", "limit",
     "follow", "since", "id", "offset", "format", "enabled", "requestId", "protocolVersion",
     "progressToken", "edged/timeout", "edged/channel", "user", "role", "dry_run",
     "io.modelcontextprotocol/protocolVersion", "io.modelcontextprotocol/clientCapabilities",

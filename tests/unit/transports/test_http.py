@@ -17,7 +17,7 @@ from edged.results import complete, text
 from edged.testing.clock import FakeClock
 from edged.transports._calls import AGE_MAX_S, BYTES_MAX, EVENT_MAX, KEPT, Calls, location
 from edged.transports._limits import KEYS, OWNERS_PLACES, Places, Rates
-from edged.transports._openapi import document
+from edged.transports._openapi import Route, by_names, document, match
 from edged.transports._routes import ROUTES
 from edged.transports.http import Address, parse
 
@@ -332,6 +332,33 @@ def test_results_are_bounded_in_bytes_but_the_newest_stays() -> None:
 
 
 # The API's description --------------------------------------------------------------------
+
+
+# Routes -----------------------------------------------------------------------------------
+
+
+async def nothing(_request: Any) -> None:
+    """Do nothing."""
+
+
+def matched(path: str) -> tuple[dict[str, str], dict[str, str]]:
+    paths = ("GET /a/{name}", "PUT /a/{name}/b", "GET /a/fixed", "PUT /a/fixed", "GET /a")
+    routes = tuple(Route(*one.split(" "), nothing, ()) for one in paths)
+    found, params = match(by_names(routes), path)
+    return {method: route.path for method, route in found.items()}, params
+
+
+def test_a_path_that_is_written_out_goes_before_a_name() -> None:
+    """P: `/api/tools/web-search-config` beside `/api/tools/{name}`, wherever the table has it."""
+    assert matched("/a/fixed") == ({"GET": "/a/fixed", "PUT": "/a/fixed"}, {})
+    assert matched("/a/other") == ({"GET": "/a/{name}"}, {"name": "other"})
+
+
+def test_a_part_of_a_path_is_decoded_once_and_never_empty() -> None:
+    """RFC 3986, section 2.4: after the split at slashes."""
+    assert matched("/a/x%2Fy%2520/b") == ({"PUT": "/a/{name}/b"}, {"name": "x/y%20"})
+    for path in ("/a/", "/a//b", "//a", "/a/x/c", "/a/x/b/c", ""):
+        assert matched(path) == ({}, {})
 
 
 def _references(node: Any) -> list[str]:
