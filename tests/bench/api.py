@@ -159,16 +159,22 @@ def feed(api: Api, count: int, *, tools: bool = True) -> None:
         tools: each tool is called by its own schema too.
     """
     schema = schemathesis.openapi.from_dict(api.document(tools=tools))
-    found = []
-    for one in (one.ok() for one in schema.get_all_operations()):
+    found, bare = [], []
+    # What switches tools off comes last, for the calls' sake.
+    for one in sorted((one.ok() for one in schema.get_all_operations()), key=_is_switch):
         sent = {parameter.location for parameter in one.iter_parameters()}
-        if one.body or sent:
-            found.append((one, GenerationMode.POSITIVE))
+        (found if one.body or sent else bare).append((one, GenerationMode.POSITIVE))
         # Any text is a segment of a path.
         if one.body or sent & {"query", "header"}:
             found.append((one, GenerationMode.NEGATIVE))
+    for operation, mode in bare:
+        feed_one(api, operation, mode, 1)
     for operation, mode in found:
         feed_one(api, operation, mode, -(-count // len(found)))
+
+
+def _is_switch(operation: Any) -> bool:
+    return operation.method == "put"
 
 
 def feed_one(api: Api, operation: Any, mode: GenerationMode, count: int) -> None:
