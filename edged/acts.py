@@ -9,20 +9,25 @@ directory.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 from edged.errors import NotFoundError
 from edged.settings import switch_path
 from edged.store import Store
 
 
+class Held(NamedTuple):
+    """One value that an owner set, and the file that has it; a secret is masked."""
+
+    value: Any
+    file: str
+
+
 class Acts(Protocol):
-    """The settings of one part; `FILE` names where the store has them."""
+    """The settings of one part."""
 
-    FILE: ClassVar[str]
-
-    def held(self) -> dict[str, Any]:
-        """Their values by dotted key, such as `tools.exec.enabled`; secrets masked."""
+    def held(self) -> dict[str, Held]:
+        """What was set, by dotted key, such as `tools.exec.enabled`."""
 
     def drop(self, keys: Collection[str]) -> None:
         """Forget these, on disk and where they are used; what is no key of it counts for nothing.
@@ -49,10 +54,13 @@ class Switches:
         self._store = store
         self._changed = changed
 
-    def held(self) -> dict[str, Any]:
+    def held(self) -> dict[str, Held]:
         """Each as the configuration names it."""
-        values = self._store.peek(self.FILE, dict[str, bool], {})
-        return {switch_path(key): value for key, value in values.items()}
+        values, file = (
+            self._store.peek(self.FILE, dict[str, bool], {}),
+            self._store.path(self.FILE),
+        )
+        return {switch_path(key): Held(value, file) for key, value in values.items()}
 
     def drop(self, keys: Collection[str]) -> None:
         """Forget some; those of tools that are not there stay as they are."""
@@ -64,7 +72,7 @@ class Switches:
 
 
 def stored(store: Store) -> list[Acts]:
-    """The settings of every part, without a daemon."""
+    """The settings of every part, without a daemon: a part that has any adds itself here."""
     return [Switches(store)]
 
 
@@ -77,9 +85,9 @@ def reset(acts: Iterable[Acts], key: str) -> dict[str, Any]:
     """
     known = [(part, part.held()) for part in acts]
     dropped = {
-        name: value
+        name: one.value
         for _, held in known
-        for name, value in held.items()
+        for name, one in held.items()
         if name == key or name.startswith(f"{key}.")
     }
     if not dropped:

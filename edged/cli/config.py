@@ -137,7 +137,7 @@ def explained(loaded: Loaded, store: Store) -> Iterator[Value]:
             for key in where[:-1]:
                 branch = branch[key]
             branch[where[-1]] = msgspec.to_builtins(loaded.section(kind))
-    acts = {key: (held, part) for part in stored(store) for key, held in part.held().items()}
+    acts = {key: held for part in stored(store) for key, held in part.held().items()}
     for key in acts:
         branch = value
         *above, last = key.split(".")
@@ -149,8 +149,8 @@ def explained(loaded: Loaded, store: Store) -> Iterator[Value]:
         origin = f"{loaded.file}:{named}" if named else "default"
         if ".".join(path) in acts:
             before = f"; {origin} says {_text(one)}" if named else ""
-            one, part = acts[".".join(path)]  # noqa: PLW2901
-            origin = f"owner's act in {store.path(part.FILE)}{before}"
+            one, file = acts[".".join(path)]  # noqa: PLW2901
+            origin = f"owner's act in {file}{before}"
         yield Value(path, _masked(one, loaded.secrets), origin)
 
 
