@@ -88,6 +88,9 @@ class Matcher:
         return numbers, total
 
     async def _ask(self, texts: Sequence[str], pattern: str, count: int) -> str:
+        if self._child is not None and self._child.process.poll() is not None:
+            # The kernel ended it meanwhile, for want of memory.
+            self.close()
         if self._child is None:
             self._child = await _start()
         child = self._child
