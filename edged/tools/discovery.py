@@ -86,6 +86,8 @@ class Pattern(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 @tool(
     "tool_search_tool_regex",
     label="Find tools by a pattern",
+    description="Find tools that are not listed, by a regular expression. Answers with their "
+    "names and inputs, and unlocks them for some turns.",
     category="discovery",
     config_key="mcp.discovery.use_regex",
     requires=("mcp", "mcp.discovery"),
@@ -93,10 +95,7 @@ class Pattern(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     hints=READS,
 )
 async def tool_search_tool_regex(params: Pattern, ctx: Context) -> Result:
-    """Find tools that are not listed, by a regular expression; answers with their inputs.
-
-    What is found can be called for some turns.
-    """
+    """Search by a pattern, which runs where it can be ended."""
     if not params.pattern.strip():
         raise InvalidArgumentsError([Fault("pattern", "must not be blank")])
     return _unlocked(ctx, await ctx.services.finder.by_pattern(ctx.caller, params.pattern))
@@ -118,6 +117,8 @@ class Query(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 @tool(
     "tool_search_tool_bm25",
     label="Find tools by words",
+    description="Find tools that are not listed, by words of what they do. Answers with their "
+    "names and inputs, and unlocks them for some turns.",
     category="discovery",
     config_key="mcp.discovery.use_bm25",
     requires=("mcp", "mcp.discovery"),
@@ -125,10 +126,7 @@ class Query(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     hints=READS,
 )
 async def tool_search_tool_bm25(params: Query, ctx: Context) -> Result:
-    """Find tools that are not listed, by words; answers with their inputs.
-
-    What is found can be called for some turns.
-    """
+    """Search by words."""
     return _unlocked(ctx, await ctx.services.finder.by_words(ctx.caller, params.query))
 
 
