@@ -236,14 +236,14 @@ class Registry:
         view = self.view(user)
         rows = (*view.tools.values(), *view.hidden.values(), *view.shadowed)
         tool = next((t for t in rows if t.name == name), None)
-        if tool is None:
-            if name not in FAMILIES:
-                raise NotFoundError(f"no tool named {name[:NAME_MAX]!r}")
-            lost = () if enabled or not self._has(name) else self._dependants(rows, name)
-            return Change({**self._switched, name: enabled}, (), lost)
-        along = [f for f in tool.requires if not self._has(f)] if enabled else []
-        more = dict.fromkeys((tool.config_key, *along), enabled)
-        return Change({**self._switched, **more}, tuple(along), ())
+        if tool is None and name not in FAMILIES:
+            raise NotFoundError(f"no tool named {name[:NAME_MAX]!r}")
+        # `mcp.discovery` is a part of `mcp`.
+        needs = tool.requires if tool is not None else (name.rpartition(".")[0],)
+        along = tuple(f for f in needs if enabled and f and not self._has(f))
+        key = tool.config_key if tool is not None else name
+        lost = self._dependants(rows, key) if tool is None and not enabled else ()
+        return Change({**self._switched, **dict.fromkeys((key, *along), enabled)}, along, lost)
 
     def _dependants(self, rows: Iterable[Tool], family: str) -> tuple[str, ...]:
         """Tools that can be used now, and not without that family."""

@@ -512,9 +512,10 @@ def test_blocked_tools_of_the_daemon_are_told():
         return {"name": name, "status": state, "reason_code": reason, "problem": "p"}
 
     rows = [row("a", "enabled"), row("b", "blocked", "invalid"), row("b", "blocked", "shadowed")]
+    rows += [row("c", "blocked", "requires_skills")]
     found = list(doctor.listed_tools(rows))
-    assert [f.level for f in found] == ["ok", "warning", "note"]
-    assert found[0].text == "1 of 3 can be called"
+    assert [f.level for f in found] == ["ok", "warning", "note", "note"]
+    assert found[0].text == "1 of 4 can be called"
     assert found[1].text == "b is blocked (invalid): p"
 
 

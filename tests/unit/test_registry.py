@@ -488,6 +488,8 @@ def test_a_tool_that_is_switched_on_gets_what_it_requires(registry):
     assert states(registry)["search", "built-in"] == ("enabled", "")
     assert switch(registry, "mcp.discovery", False) == ((), ("search",))
     assert switch(registry, "search", True) == (("mcp.discovery",), ())
+    assert switch(registry, "mcp", False) == ((), ("search",))
+    assert switch(registry, "mcp.discovery", True) == (("mcp",), ())
     assert switch(registry, "search", True) == ((), ())
 
 

@@ -105,6 +105,14 @@ def test_blocked_tools_are_counted_after_the_list(daemon, capsys):
     assert err == "edged: 1 tool is blocked: edged tools --all says why\n"
 
 
+@pytest.mark.parametrize("reason", ["shadowed", "requires_device", "requires_mcp_discovery"])
+def test_what_somebody_wanted_so_is_not_counted(reason, daemon, capsys):
+    """A tool that is overridden, a bus that a board has not, a family that is switched off."""
+    daemon(**{"tools/state": {"tools": [row("b", "blocked", reason)]}})
+    assert run(["tools"]) == 0
+    assert capsys.readouterr().err == ""
+
+
 def test_reason_of_a_blocked_tool_is_whole_within_the_terminal(daemon, terminal, capsys):
     reason = "/d/TOOL.md:3: " + "write it so; " * 12
     daemon(**{"tools/state": {"tools": [row("b", "blocked", "invalid", problem=reason)]}})
