@@ -1,5 +1,7 @@
 """`edged config`: what holds, its origin, and no secret."""
 
+import fcntl
+
 import msgspec
 import pytest
 
@@ -107,6 +109,24 @@ def test_what_an_owner_set_is_dropped_and_the_file_holds_again(place, capsys):
         "tools.mcp.discovery.use_bm25": False,
     }
     assert kept(place) == {}
+
+
+def test_after_a_daemon_the_lock_is_there_and_free(place, capsys):
+    """`config` needs no daemon (contract, section 2)."""
+    switch(place, '{"echo": false}')
+    (place / "data" / "lock").write_text("/run/edged.sock\n")
+    assert run(["config", "--reset", "tools.echo.enabled"]) == 0
+    assert kept(place) == {}
+
+
+def test_a_daemon_that_just_starts_is_waited_for(place, capsys):
+    """One writer: its file is never written beside it."""
+    switch(place, '{"echo": false}')
+    with (place / "data" / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert run(["config", "--reset", "tools.echo.enabled"]) == 3
+    assert "the daemon is starting: try again" in capsys.readouterr().err
+    assert kept(place) == {"echo": False}
 
 
 def test_what_nobody_set_cannot_be_dropped(place, capsys):
