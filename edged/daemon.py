@@ -14,11 +14,12 @@ import signal
 import sys
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
+from functools import cache
 from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
-from edged import log, paths, plugins, settings, systemd
+from edged import log, paths, plugins, sections, settings, systemd
 from edged.audit import Trail
 from edged.board import Board
 from edged.board.sensor import Publish
@@ -49,6 +50,7 @@ from edged.transports.unix import Listener, bind
 
 if TYPE_CHECKING:
     from edged.guard import Guard
+    from edged.web.service import Web
 
 GC_THRESHOLD = (5_000, 20, 20)
 """Python's own would look for cycles at every few dozen calls."""
@@ -58,7 +60,17 @@ SWITCH_S = 0.0005
 
 SOCKET_UNIT_NAME = "agents"
 HTTP_UNIT_NAME = "http"
-SUBJECTS = ("discovery", "sensors", "actuators", "gpio", "i2c", "spi", "serial", "onewire")
+SUBJECTS = (
+    "discovery",
+    "sensors",
+    "actuators",
+    "gpio",
+    "i2c",
+    "spi",
+    "serial",
+    "onewire",
+    "web",
+)
 """Modules of `edged.tools` that are always there; `echo` needs its switch."""
 
 NEEDS: dict[str, Kind] = {"i2c": "i2c", "spi": "spi", "serial": "serial", "onewire": "w1"}
@@ -215,6 +227,7 @@ class Daemon:
             self._describe,
             history,
             serial,
+            web=cache(self._web),
         )
         board.offsets(
             state.load(calibrations(sim=board.simulated), dict[str, dict[str, float]], {})
@@ -240,6 +253,13 @@ class Daemon:
                 "tools.changed", "", {"version": self.registry.version}
             )
         )
+
+    def _web(self) -> Web:
+        from edged.web.service import Web  # noqa: PLC0415  only when something is looked for
+
+        services, runner = self.services, self.catalogue.runner
+        section = self._loaded.section(sections.Web)
+        return Web(section, services.store, services.media, services.clock, runner.isolate)
 
     def _open_history(self, board: Board) -> History | None:
         config = board.config.history
@@ -381,11 +401,16 @@ class Daemon:
         for name in names:
             for tool in plugins.load("edged.tools", name).TOOLS:
                 one = self._loaded.tools.get(tool.name)
-                off = one is not None and one.enabled is False
+                off = (one is not None and one.enabled is False) or self._is_off(tool.config_key)
                 self._tools[tool.name] = tool.switched_off() if off else tool
         for tool in self._tools.values():
             self.registry.register(tool)
         self._look_at_hardware()
+
+    def _is_off(self, key: str) -> bool:
+        """Whether the section that a tool belongs to is switched off."""
+        kind = sections.SECTIONS.get(("tools", key))
+        return kind is not None and getattr(self._loaded.section(kind), "enabled", True) is False
 
     def _look_at_hardware(self) -> None:
         """Tools of buses that the board lacks are blocked until one is plugged in."""

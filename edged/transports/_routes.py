@@ -24,7 +24,7 @@ from edged.identity import Caller
 from edged.media import Medium
 from edged.registry import FORMATS, State
 from edged.results import Block, Result
-from edged.transports import _board
+from edged.transports import _board, _web
 from edged.transports._api import Api, Request
 from edged.transports._calls import location, outcome
 from edged.transports._limits import Timing
@@ -314,6 +314,8 @@ ROUTES: tuple[Route, ...] = (
         (Answer(200, "the tools", Tools), Answer(200, "with format", Definitions)),
         query=(Query("format", "definitions for that provider", {"enum": list(FORMATS)}),),
     ),
+    # Before the tools by name: the first that fits is taken.
+    *_web.ROUTES,
     Route("GET", "/api/tools/{name}", describe_tool, (Answer(200, "the tool", Description),)),
     Route("PUT", "/api/tools/{name}/state", switch_tool, (_OK,), StateBody),
     Route(
