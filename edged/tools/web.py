@@ -73,7 +73,7 @@ async def web_search(params: Search, ctx: Context) -> Result:
     structured = {
         "query": params.query,
         "provider": found.provider,
-        "results": msgspec.to_builtins(found.records),
+        "results": list(msgspec.to_builtins(found.records)),
         "notes": list(found.notes),
     }
     return results.text("\n".join(lines), structured=structured)

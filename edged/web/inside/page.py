@@ -174,7 +174,11 @@ def _take_tables(main) -> list[str]:
             continue
         rows = [[_words(cell) for cell in row.query("td, th")] for row in table.query("tr")]
         rows = [row for row in rows if any(row)]
-        if not rows or table.parent is None:
+        table.name = "div"
+        table.attrs.clear()
+        for child in list(table.children):
+            table.remove_child(child)
+        if not rows:
             continue
         width = max(map(len, rows))
         lines = [
@@ -184,10 +188,6 @@ def _take_tables(main) -> list[str]:
             for row in rows
         ]
         lines.insert(1, "|" + " --- |" * width)
-        table.name = "div"
-        table.attrs.clear()
-        for child in list(table.children):
-            table.remove_child(child)
         table.append_child(Text(_mark(len(found))))
         found.append("\n".join(lines))
     return found
