@@ -173,6 +173,22 @@ class Control:
         self.services.store.save("tool-switches", switches)
         self.registry.set_switches(switches)
 
+    def web_search(self, caller: Caller, body: Any = None) -> Any:
+        """The settings of web search without keys, after a change where there is one.
+
+        Args:
+            caller: an owner.
+            body: `edged.web.settings.WebSearchBody`, or None.
+
+        Raises:
+            DeniedError: not an owner.
+            InvalidArgumentsError: something is wrong with the new ones.
+            StoreError: they could not be stored.
+        """
+        self.require_owner(caller, "see and change the settings of web search")
+        web = self.services.web()
+        return web.config() if body is None else web.configure(body)
+
     def definitions(self, caller: Caller, session: Session, form: str) -> bytes:
         """All tools that an agent may be told of, for one provider: a JSON array."""
         if form not in FORMATS:

@@ -23,6 +23,10 @@ EXAMPLE = "edged config --explain\nedged config --driver bme280"
 SWITCHES = os.path.join("state", "tool-switches.json")
 """Below the data directory: what an owner switched (`edged tools --enable`)."""
 
+WEB = os.path.join("state", "web-search.json")
+WEB_KEYS = os.path.join("state", "web-search-keys.json")
+"""Likewise, what an owner set of web search (`edged web-search`)."""
+
 _PLAIN = re.compile(r"[A-Za-z/][\w./@+-]*|[0-9]+(?:ms|[smhdKMG])", re.ASCII)
 _WORDS = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
 
@@ -60,7 +64,7 @@ def run(args: Any) -> int:
     _check_addresses(loaded)
     check_board(loaded)
     data = args.data or paths.data_directory()
-    values = list(explained(loaded, os.path.join(data, SWITCHES)))
+    values = list(explained(loaded, os.path.join(data, SWITCHES), web_acts(data)))
     if args.json:
         show.json(_listed(values) if args.explain else tree(values))
         return 0
@@ -107,13 +111,17 @@ def _print_driver(name: str, *, as_json: bool) -> None:
         show.table(("DRIVER", "BUS", "TITLE"), drivers.listed())
 
 
-def explained(loaded: Loaded, switches: str) -> Iterator[Value]:
+def explained(
+    loaded: Loaded, switches: str, settings_of: dict[Path, tuple[Any, str]] | None = None
+) -> Iterator[Value]:
     """Every value in the order of the configuration's Structs.
 
     Args:
         loaded: the configuration.
         switches: file of the owner's switches; need not exist.
+        settings_of: other acts of the owner by their key, each with its file.
     """
+    others = settings_of or {}
     value = msgspec.to_builtins(loaded.config)
     value["tools"] = {"defaults": msgspec.to_builtins(loaded.defaults), **value["tools"]}
     value["tools"]["defaults"] = msgspec.to_builtins(loaded.defaults)
@@ -132,6 +140,12 @@ def explained(loaded: Loaded, switches: str) -> Iterator[Value]:
         if path[:1] == ("tools",) and path[2:] == ("enabled",) and path[1] in acts:
             before = f"; {origin} says {_text(one)}" if named else ""
             one, origin = acts[path[1]], f"owner's act in {switches}{before}"  # noqa: PLW2901
+        elif path in others:
+            before = f"; {origin} says otherwise" if named else ""
+            one, file = others[path]  # noqa: PLW2901
+            origin = f"owner's act in {file}{before}"
+        if path[-1] in ("api_key", "api_keys") and one:
+            one = MASK  # noqa: PLW2901  also where it is no !secret
         yield Value(path, _masked(one, loaded.secrets), origin)
 
 
@@ -142,6 +156,40 @@ def read_switches(path: str) -> dict[str, bool]:
             return msgspec.json.decode(file.read(), type=dict[str, bool])
     except (OSError, msgspec.DecodeError):
         return {}
+
+
+def web_acts(data: str) -> dict[Path, tuple[Any, str]]:
+    """What an owner set of web search, by its key in the configuration; keys are not told."""
+    found: dict[Path, tuple[Any, str]] = {}
+    file = os.path.join(data, WEB)
+    acts = _read(file)
+    for name in ("provider", "prefer_native"):
+        if name in acts:
+            found["tools", "web", name] = acts[name], file
+    for provider, act in _mapping(acts.get("providers")).items():
+        for name, value in _mapping(act).items():
+            found["tools", "web", provider, name] = value, file
+    file = os.path.join(data, WEB_KEYS)
+    secrets = _read(file)
+    if "proxy" in secrets:
+        found["tools", "web", "proxy"] = MASK if secrets["proxy"] else "", file
+    for provider, keys in _mapping(secrets.get("keys")).items():
+        found["tools", "web", provider, "api_key"] = "", file
+        found["tools", "web", provider, "api_keys"] = keys, file
+    return found
+
+
+def _read(path: str) -> dict[str, Any]:
+    """An object of a file of the daemon's; empty where it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            return _mapping(msgspec.json.decode(file.read()))
+    except (OSError, msgspec.DecodeError):
+        return {}
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
 def tree(values: list[Value]) -> dict[str, Any]:

@@ -11,17 +11,15 @@ from edged.web.settings import WebSearchBody, WebSearchConfig
 
 async def get_web_search(request: Request) -> StreamResponse:
     """Tell the settings of web search, without keys; owners only."""
-    control = request.api.control
-    control.require_owner(request.caller, "see the settings of web search")
-    return request.reply(control.services.web().config())
+    return request.reply(request.api.control.web_search(request.caller))
 
 
 async def put_web_search(request: Request) -> StreamResponse:
     """Change the settings of web search; what is absent keeps its value; owners only."""
-    control = request.api.control
-    control.require_owner(request.caller, "change the settings of web search")
-    body = await request.body(WebSearchBody)
-    return request.reply(control.services.web().configure(body))
+    control, caller = request.api.control, request.caller
+    # Who may not change them is not told what is wrong with a change.
+    control.web_search(caller)
+    return request.reply(control.web_search(caller, await request.body(WebSearchBody)))
 
 
 _CONFIG = Answer(200, "the settings", WebSearchConfig)
