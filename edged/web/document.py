@@ -16,8 +16,8 @@ import msgspec
 from edged.errors import ConfigError
 from edged.web.fetch import Page
 
-HTML_MAX = 4 << 20
-"""Bytes of a page that are read: its tree takes some forty times as much memory."""
+HTML_MAX = 2 << 20
+"""Bytes of a page that are read: its tree takes some fifty times as much memory."""
 
 PAGE_BYTES = 46_000
 """Of one answer, below what every tool's text is cut to."""

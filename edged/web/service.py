@@ -35,8 +35,8 @@ from edged.web.settings import (
 INSIDE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "inside")
 LIBRARIES = ("justhtml", "pypdf")
 
-READING = Limits(wall_s=45.0, memory_max=256 * MIB, tasks_max=8, data_reserve=0)
-"""For one page; a board of 512 MB has that much, and 4 MiB of HTML need half of it."""
+READING = Limits(wall_s=90.0, memory_max=192 * MIB, tasks_max=8, data_reserve=0)
+"""For one page: 2 MiB of usual HTML take half of both on a board of 512 MB."""
 
 KEPT = 8
 """Long pages whose text is kept for their next part."""

@@ -4,6 +4,9 @@ import contextlib
 import http.server
 import json
 import re
+import socket
+import socketserver
+import ssl
 import stat
 import subprocess
 import sys
@@ -15,7 +18,7 @@ import pytest
 SPECIFICATION = (Path(__file__).parents[1] / "data" / "tools-api.md").read_text()
 PATH = "/api/tools/web-search-config"
 HTML = "<!doctype html><title>Pump</title><main><h1>Pump</h1><p>Runs at <b>12 V</b>.</main>"
-HUGE = "<i>" * 1_300_000
+HUGE = "<i>" * 700_000
 RESULT = (
     '<div class="result"><a class="result__a" href="https://a.example/">A</a>'
     '<a class="result__snippet">About a</a></div>'
@@ -189,6 +192,73 @@ def test_the_section_switches_search_off_and_says_so(serving):
             assert (rows[name]["status"], rows[name]["config_key"]) == ("disabled", key)
             assert rows[name]["category"] == "web"
         assert daemon.http(PATH)[1]["current_service"] == ""
+
+
+class Connect(socketserver.StreamRequestHandler):
+    """A proxy that makes tunnels (RFC 9110, section 9.3.6)."""
+
+    def handle(self):
+        head = b""
+        while not head.endswith(b"\r\n\r\n"):
+            head += self.rfile.read(1)
+        target = head.split()[1].decode()
+        self.server.asked.append(target)
+        host, _, port = target.rpartition(":")
+        with socket.create_connection((host, int(port))) as there:
+            self.wfile.write(b"HTTP/1.1 200 OK\r\n\r\n")
+            back = threading.Thread(target=self.copy, args=(there, self.connection))
+            back.start()
+            self.copy(self.connection, there)
+            back.join()
+
+    @staticmethod
+    def copy(source, target):
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                target.sendall(data)
+            target.shutdown(socket.SHUT_WR)
+
+
+@pytest.fixture
+def secure(tmp_path):
+    """An HTTPS server whose certificate is for `localhost`, and that certificate."""
+    names = {kind: str(tmp_path / kind) for kind in ("key", "cert")}
+    subject = ("-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost")
+    options = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2")
+    files = ("-keyout", names["key"], "-out", names["cert"])
+    subprocess.run(
+        ["openssl", "req", "-x509", *options, *subject, *files], check=True, capture_output=True
+    )
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(names["cert"], names["key"])
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        server.asked, server.cert = [], names["cert"]
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def test_through_a_proxys_tunnel_the_certificate_is_still_the_names(serving, secure):
+    """Picoclaw #3078: the proxy is asked for the checked address, TLS for the name."""
+    port = secure.server_address[1]
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Connect) as proxy:
+        proxy.asked = []
+        thread = threading.Thread(target=proxy.serve_forever)
+        thread.start()
+        web = f"private_host_whitelist: [127.0.0.0/8], proxy: 'http://127.0.0.1:{proxy.server_address[1]}'"
+        with serving(config=f"tools: {{web: {{{web}}}}}", SSL_CERT_FILE=secure.cert) as daemon:
+            good = daemon.call("web_fetch", url=f"https://localhost:{port}/page")
+            assert "Runs at" in good.for_llm
+            assert proxy.asked == [f"127.0.0.1:{port}"]
+            bad = daemon.call("web_fetch", url=f"https://127.0.0.1:{port}/page")
+            assert bad.is_error
+            assert "certificate" in bad.for_llm.lower()
+            assert len(secure.asked) == 1
+        proxy.shutdown()
+        thread.join()
 
 
 def test_nothing_of_the_web_is_imported_before_it_is_used():
