@@ -78,6 +78,9 @@ class WebProvider(Section, frozen=True):
     def __post_init__(self) -> None:
         if self.base_url and not self.base_url.startswith(("http://", "https://")):
             raise ValueError("base_url: must begin with http:// or https://")
+        for name, keys in (("api_key", [self.api_key]), ("api_keys", self.api_keys)):
+            if not all(key.isascii() and key.isprintable() for key in keys):
+                raise ValueError(f"{name}: a key has characters that no header may have")
 
 
 WebProviderId = Literal[

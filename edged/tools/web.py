@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 from msgspec import Meta
@@ -11,6 +11,9 @@ from edged import results
 from edged.results import ResourceLink, Result, Text
 from edged.sections import WebProviderId
 from edged.tool import Context, Hints, tool
+
+if TYPE_CHECKING:
+    from edged.web.service import Fetched
 
 LOOKS = Hints(read_only=True, destructive=False, idempotent=True, open_world=True)
 
@@ -95,7 +98,7 @@ class Fetch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     category="web",
     hints=LOOKS,
     aliases={"maxChars": "max_chars"},
-    timeout_s=660.0,
+    timeout_s=700.0,
 )
 async def web_fetch(params: Fetch, ctx: Context) -> Result:
     """Fetch a page as readable text; JSON, PDF and plain text too, other files are kept.
@@ -105,7 +108,7 @@ async def web_fetch(params: Fetch, ctx: Context) -> Result:
     from edged.web.document import page_of  # noqa: PLC0415  only when something is fetched
 
     fetched = await ctx.services.web().fetch(
-        params.url, ctx.caller, again=params.offset > 0, long=min(params.max_chars, 10_000)
+        params.url, ctx.caller, again=params.offset > 0, max_chars=params.max_chars
     )
     document = fetched.document
     head = f"{fetched.url} - HTTP {fetched.status}, {fetched.content_type or 'no type'}"
@@ -151,14 +154,14 @@ def _notes(facts: dict[str, object], shown: int, *, cut: bool) -> list[str]:
     elif start:
         notes.append(f"offset {start} is past the end: there are {length} characters")
     if cut:
-        notes.append("the page is longer still: tools.web.fetch_limit_bytes cut it")
+        notes.append("the page is longer: only its beginning was read")
     if after is not None and facts["media"]:
         notes.append(f"the whole text: {facts['media']}")
     return notes
 
 
-def _file(head: str, facts: dict[str, object], fetched: object) -> Result:
-    size, document, uri = fetched.size, fetched.document, fetched.media  # type: ignore[attr-defined]
+def _file(head: str, facts: dict[str, object], fetched: Fetched) -> Result:
+    size, document, uri = fetched.size, fetched.document, fetched.media
     kind = str(facts["content_type"] or "application/octet-stream")
     cut = ", cut at tools.web.fetch_limit_bytes" if document.cut else ""
     why = f"; {document.problem}" if document.problem else ""

@@ -138,7 +138,8 @@ def decode(data: bytes, charset: str) -> str:
     except LookupError:
         name = "utf-8"
     try:
-        return data.decode(name)
+        # A last character that the limit cut is left out.
+        return codecs.getincrementaldecoder(name)().decode(data)
     except UnicodeDecodeError:
         # Not in UTF-8 and not said to be otherwise: as browsers guess.
         return data.decode("windows-1252" if not charset else name, "replace")

@@ -6,6 +6,7 @@ Imports aiohttp. Loop thread only.
 from __future__ import annotations
 
 import asyncio
+from email.message import Message
 from typing import NamedTuple
 
 from aiohttp import ClientError, ClientResponse, ClientSession, InvalidURL
@@ -142,7 +143,8 @@ def _check_literal(url: URL, guard: Guard) -> None:
     Raises:
         DeniedError: it may not be dialled.
     """
-    host = (url.host or "").strip("[]")
+    # As it goes to the connector: full-width digits are digits by then.
+    host = (url.raw_host or "").strip("[]")
     if ":" in host or host.replace(".", "").isdigit():
         guard.checked(host, [host])
 
@@ -165,8 +167,9 @@ async def _page(response: ClientResponse, url: URL, limits: Limits) -> Page:
     coding = response.headers.get("Content-Encoding", "")
     data, cut = await body.read(response.content.iter_any(), coding, limits.size)
     named = response.headers.get("Content-Type", "")
-    disposition = response.content_disposition
-    name = (disposition.filename if disposition else None) or url.name
+    head = Message()
+    head["Content-Disposition"] = response.headers.get("Content-Disposition", "")
+    name = head.get_filename() or url.name
     return Page(
         shown(url),
         response.status,

@@ -18,7 +18,7 @@ from edged.clock import Clock
 from edged.errors import EdgedError, RateLimitedError, RemoteProtocolError
 from edged.web import body, dial
 from edged.web.providers import Info, Query, Record
-from edged.web.settings import ERROR_SHOWN, ORDER, Settings
+from edged.web.settings import ORDER, Settings
 
 ANSWER_MAX = 2 << 20
 """Bytes of an answer."""
@@ -105,7 +105,9 @@ class Searcher:
                 return found
         told = "; ".join(notes) or "none is enabled: see tools.web"
         if waits and len(waits) == sum(not settings.problem(one) for one in ORDER):
-            raise RateLimitedError(f"no search provider answers now: {told}", min(waits.values()))
+            wait_s = min(waits.values())
+            text = f"no search provider answers for another {wait_s:.0f} s: {told}"
+            raise RateLimitedError(text, wait_s)
         raise RemoteProtocolError(f"no search provider answered: {told}")
 
     async def _try(
@@ -202,7 +204,7 @@ class Searcher:
             raise _FailedError(text, another_key=True) from None
         except (ClientError, OSError) as error:
             reason = str(error).strip() or type(error).__name__
-            raise _FailedError(reason[:ERROR_SHOWN], another_key=True) from None
+            raise _FailedError(reason, another_key=True) from None
         except RemoteProtocolError as error:
             raise _FailedError(str(error), another_key=False) from None
         if info.page_form:
@@ -234,7 +236,7 @@ async def _from_page(info: Info, data: bytes, charset: str, url: str, read: Read
     try:
         told = await read(info.page_form, data, charset, url)
     except EdgedError as error:
-        raise _FailedError(str(error)[:ERROR_SHOWN], another_key=False) from None
+        raise _FailedError(str(error), another_key=False) from None
     if told.get("problem"):
         raise _FailedError(str(told["problem"]), another_key=False)
     return msgspec.convert(told.get("records", []), list[Record])

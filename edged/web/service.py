@@ -20,7 +20,7 @@ from edged.sections import Web as Section
 from edged.store import Store
 from edged.web import dial, fetch
 from edged.web.dial import Lookup
-from edged.web.document import Document, read_page
+from edged.web.document import Document, page_of, read_page
 from edged.web.fetch import Page
 from edged.web.guard import Guard, parse_allowed
 from edged.web.providers import Query, Recency
@@ -177,14 +177,14 @@ class Web:
         now = self._settings.now
         return await self._searcher.search(query, wanted, now, self._reader(caller))
 
-    async def fetch(self, url: str, caller: Caller, *, again: bool, long: int) -> Fetched:
+    async def fetch(self, url: str, caller: Caller, *, again: bool, max_chars: int) -> Fetched:
         """Fetch a page and read it.
 
         Args:
             url: http or https.
             caller: for whom.
             again: a further part of a page is wanted, as it was before.
-            long: characters from which on the whole text is kept as a medium.
+            max_chars: of a part; a text with more parts is kept as a medium.
 
         Raises:
             EdgedError: it cannot be had, or not be read.
@@ -198,7 +198,7 @@ class Web:
         proxy = self._settings.now.proxy
         page = await fetch.fetch(url, self._guard, proxy, limits, find=self._find)
         document = await read_page(page, self._reader(caller))
-        media = await asyncio.to_thread(self._keep, caller.user, page, document, long)
+        media = await asyncio.to_thread(self._keep, caller.user, page, document, max_chars)
         fetched = Fetched(
             page.url, page.status, page.content_type, len(page.data), document, media
         )
@@ -206,11 +206,11 @@ class Web:
             self._remember(key, fetched)
         return fetched
 
-    def _keep(self, user: str, page: Page, document: Document, long: int) -> str:
+    def _keep(self, user: str, page: Page, document: Document, max_chars: int) -> str:
         if document.extractor == "file":
             kind = page.content_type or "application/octet-stream"
             return self._media.keep(user, page.data, kind, page.name or "download")
-        if len(document.text) <= long:
+        if page_of(document.text, 0, max_chars)[1] is None:
             return ""
         kind = "text/markdown" if document.extractor == "markdown" else "text/plain"
         text = document.text.encode("utf-8", "replace")
@@ -247,7 +247,7 @@ class Web:
                 "url": url,
             }
             return await self._isolate(
-                "web page", INSIDE + "/page.py", libraries(), params, limits=READING, caller=caller
+                "web_page", INSIDE + "/page.py", libraries(), params, limits=READING, caller=caller
             )
 
         return read

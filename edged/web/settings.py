@@ -45,6 +45,9 @@ ERROR_SHOWN = 200
 
 MASK = "***"
 
+KEY_MIN = 6
+"""Characters from which on a key is looked for: a shorter one is a word (contract, section 7)."""
+
 KEYS_MAX = 32
 TEXT_MAX = 1_024
 
@@ -173,11 +176,12 @@ class Settings(msgspec.Struct, frozen=True):
         return "" if near else self.proxy
 
     def masked(self, text: str) -> str:
-        """A provider's words, short and without any key, as it is or as a URL has it."""
+        """A provider's words, short and without any key, as it is or as a URL or JSON has it."""
         keys = [key for one in self.providers.values() for key in one.keys]
         for key in sorted(keys, key=len, reverse=True):
-            for form in (key, quote(key, safe="")):
-                text = text.replace(form, MASK)
+            for form in (key, quote(key, safe=""), key.replace("/", "\\/")):
+                if len(key) >= KEY_MIN:
+                    text = text.replace(form, MASK)
         # Cut after that: the beginning of a key would not be known for one.
         return text if len(text) <= ERROR_SHOWN else f"{text[:ERROR_SHOWN]}…"
 
@@ -252,6 +256,9 @@ class SettingsFile:
             new = _keys_of(one)
             if new is not None:
                 keys[name] = new
+                if not all(key.isascii() and key.isprintable() for key in new):
+                    place = f"settings.{given[:64]}"
+                    faults.append(Fault(place, "a key has characters that no header may have"))
         if faults:
             raise InvalidArgumentsError(faults)
         self._keep(

@@ -62,6 +62,6 @@ async def test_a_provider_answers_as_its_documentation_says(place, name, recency
 )
 async def test_a_page_is_read(place, url, extractor, word):
     async with web(place) as service:
-        fetched = await service.fetch(url, ADA, again=False, long=1_000)
+        fetched = await service.fetch(url, ADA, again=False, max_chars=1_000)
     assert (fetched.status, fetched.document.extractor) == (200, extractor)
     assert word in fetched.document.text

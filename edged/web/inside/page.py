@@ -8,6 +8,7 @@ nothing of edged; the libraries are shown beside it.
 from __future__ import annotations
 
 import base64
+import codecs
 import os
 import re
 import sys
@@ -61,11 +62,13 @@ def decode(data: bytes, charset: str) -> str:
     ):
         if data.startswith(mark):
             return data.decode(name, "replace").lstrip("\ufeff")
-    for name in (charset, own, "utf-8"):
+    for name in filter(None, (charset, own, "utf-8")):
         try:
-            strict = "strict" if name == "utf-8" and not charset and not own else "replace"
             # What is called Latin-1 or ASCII is Windows-1252 (WHATWG Encoding).
-            return data.decode(_LABELS.get(name.lower(), name), strict) if name else data.decode()
+            if name in (charset, own):
+                return data.decode(_LABELS.get(name.lower(), name), "replace")
+            # A last character that was cut is left out.
+            return codecs.getincrementaldecoder(name)().decode(data)
         except (LookupError, UnicodeDecodeError):
             continue
     return data.decode("windows-1252", "replace")

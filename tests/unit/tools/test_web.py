@@ -30,7 +30,7 @@ class Service:
             raise self.answer
         return self.answer or Found("brave", (Record("T", "https://t.example/", "S"),))
 
-    async def fetch(self, url, caller, *, again, long):
+    async def fetch(self, url, caller, *, again, max_chars):
         self.asked.append((url, again))
         return self.answer or Fetched(
             url, 200, "text/html", 9, Document("markdown", "Title", TEXT)

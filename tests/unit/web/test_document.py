@@ -62,6 +62,11 @@ async def test_text_is_read_in_its_characters(data, charset, text):
     assert (found.extractor, found.text) == ("text", text)
 
 
+async def test_a_character_that_the_limit_cut_does_not_change_the_others():
+    found = await read_page(page("grün".encode()[:-2], "text/plain", cut=True), never)
+    assert found.text == "gr"
+
+
 async def test_half_a_pdf_is_a_file_with_the_setting_that_cut_it():
     found = await read_page(page(b"%PDF-1.7", "application/pdf", cut=True), never)
     assert found.extractor == "file"

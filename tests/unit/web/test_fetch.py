@@ -52,7 +52,7 @@ async def test_an_http_error_is_data(serve, allowed, names, status):
         "http://127.0.0.1:{port}/", "http://127.1:{port}/", "http://2130706433:{port}/",
         "http://0x7f000001:{port}/", "http://[::1]:{port}/", "http://[::ffff:127.0.0.1]:{port}/",
         "http://0.0.0.0:{port}/", "http://localhost:{port}/", "http://inner.example:{port}/",
-        "http://127.0.0.1.:{port}/", "http://169.254.169.254/latest/meta-data",
+        "http://127.0.0.1.:{port}/", "http://１２７.０.０.１:{port}/", "http://①②⑦.⓪.⓪.①:{port}/", "http://169.254.169.254/latest/meta-data",
     ],
 )  # fmt: skip
 async def test_no_spelling_of_a_private_address_is_reached(serve, names, url):

@@ -78,6 +78,7 @@ def test_base_says_where_links_lead(read):
         ("こんにちは".encode("shift_jis"), "shift_jis", "こんにちは"),
         ("grüße".encode(), "", "grüße"),
         ("grüße".encode("latin-1"), "", "grüße"),
+        ("größe日".encode()[:-1], "", "größe"),
         ("20 €".encode("cp1252"), "iso-8859-1", "20 €"),
         (b"\xef\xbb\xbf" + "é".encode(), "iso-8859-1", "é"),
         ("é".encode("utf-16"), "", "é"),

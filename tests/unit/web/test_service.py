@@ -23,7 +23,7 @@ def made(tmp_path, isolate):
         web = Web(section, Store(str(tmp_path / "state")), media, clock, isolate)
 
         async def fetch(self, url, caller=ADA, again=False):
-            return await self.web.fetch(url, caller, again=again, long=1_000)
+            return await self.web.fetch(url, caller, again=again, max_chars=1_000)
 
     return Made()
 

@@ -99,6 +99,7 @@ def test_keys_have_a_file_of_their_own_that_others_cannot_read(made, tmp_path):
     [
         ({"provider": "google"}, "provider"),
         ({"proxy": "ftp://x"}, "proxy"),
+        ({"settings": {"brave": {"api_key": "a\nb"}}}, "settings.brave"),
         ({"settings": {"google": {"enabled": True}}}, "settings.google"),
         ({"settings": {"searxng": {"base_url": "searx.example"}}}, "settings.searxng.base_url"),
     ],
