@@ -195,7 +195,7 @@ class Searcher:
                 ) as response,
             ):
                 if response.status != 200:
-                    raise await _refusal(response, info, self._clock.now())
+                    raise await _refusal(response, info, key, self._clock.now())
                 coding = response.headers.get("Content-Encoding", "")
                 data, _ = await body.read(response.content.iter_any(), coding, ANSWER_MAX)
                 charset = response.charset or ""
@@ -252,7 +252,7 @@ def _from_json(module: Any, data: bytes) -> list[Record]:
     return records
 
 
-async def _refusal(response: ClientResponse, info: Info, now: float) -> _FailedError:
+async def _refusal(response: ClientResponse, info: Info, key: str, now: float) -> _FailedError:
     """What a status says, with the beginning of what the provider wrote."""
     status = response.status
     coding = response.headers.get("Content-Encoding", "")
@@ -260,10 +260,10 @@ async def _refusal(response: ClientResponse, info: Info, now: float) -> _FailedE
         data, cut = await body.read(response.content.iter_any(), coding, ERROR_READ)
     except (RemoteProtocolError, ClientError):
         data, cut = b"", False
-    words = " ".join(data.decode("utf-8", "replace").split())
     if cut:
         # The beginning of a key at the end would not be known for one.
-        words = words[: ERROR_READ // 2]
+        data = data[: len(data) - 3 * len(key)]
+    words = " ".join(data.decode("utf-8", "replace").split())
     hint = info.hints.get(status, "")
     text = f"HTTP {status}" + (f": {hint}" if hint else f": {words}" if words else "")
     usual = status in (401, 403, 429) or status >= 500

@@ -7,7 +7,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from edged.errors import InvalidArgumentsError, RemoteProtocolError
+from edged import settings
+from edged.errors import ConfigError, InvalidArgumentsError, RemoteProtocolError
+from edged.sections import Web as Section
 from edged.tools import web
 from edged.web.document import Document
 from edged.web.providers import Record
@@ -166,6 +168,31 @@ async def test_a_file_is_kept_and_pointed_at(core, service):
     assert "(image/png, 12 bytes: kept as media://0123)" in result.for_llm
     (link,) = [block for block in result.content if hasattr(block, "uri")]
     assert (link.uri, link.mime_type, link.size) == ("media://0123", "image/png", 12)
+
+
+def test_the_specifications_configuration_of_web_search_is_one():
+    """spec/tools-api.md, Configuration; a JSON file is accepted, being YAML (contract, 3)."""
+    given = example("## Configuration\n")["tools"]["web"]
+    loaded = settings.parse(json.dumps({"tools": {"web": given}}), "edged.json")
+    section = loaded.section(Section)
+    assert (section.provider, section.brave.api_keys) == ("brave", ["BSA..."])
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("provider: google", "web.provider"), ("proxy: ftp://x", "web.proxy"),
+        ("brave: {max_results: 0}", "web.brave.max_results"),
+        ('brave: {api_key: "a\\nb"}', "web.brave.api_key"),
+        ("searxng: {base_url: searx}", "web.searxng.base_url"),
+        ("private_host_whitelist: [router.lan]", "web.private_host_whitelist"),
+        ("fetch_limit_bytes: 1", "web.fetch_limit_bytes"), ("gogle: {}", "web.gogle"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_in_the_section_is_told_with_its_line(line, told):
+    with pytest.raises(ConfigError) as error:
+        settings.parse(f"tools:\n  web:\n    {line}\n", "edged.yaml")
+    assert f"edged.yaml:3: tools.{told}" in str(error.value)
 
 
 def test_the_tools_have_the_specifications_categories_and_keys():

@@ -1,9 +1,12 @@
 """What a page is read as, and in which parts it is shown."""
 
+import sys
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from edged.errors import ConfigError
 from edged.web.document import PAGE_BYTES, PAGE_LINES, form, page_of, read_page
 from edged.web.fetch import Page
 
@@ -60,6 +63,16 @@ async def test_json_is_indented_and_what_is_none_stays_as_it_is(text, extractor,
 async def test_text_is_read_in_its_characters(data, charset, text):
     found = await read_page(page(data, "text/plain", charset), never)
     assert (found.extractor, found.text) == ("text", text)
+
+
+@pytest.mark.parametrize(
+    ("library", "data", "kind"),
+    [("justhtml", "<p>", "text/html"), ("pypdf", b"%PDF-1.7", "application/pdf")],
+)
+async def test_a_missing_library_is_told_with_its_remedy(monkeypatch, library, data, kind):
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(ConfigError, match=rf"{library}: pip install 'edged\[web\]'"):
+        await read_page(page(data, kind), never)
 
 
 async def test_a_character_that_the_limit_cut_does_not_change_the_others():

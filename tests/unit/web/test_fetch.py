@@ -2,6 +2,8 @@
 
 import asyncio
 import gzip
+import sys
+import tracemalloc
 import zlib
 
 import pytest
@@ -9,11 +11,13 @@ from aiohttp import web
 
 from edged.errors import (
     CallTimeoutError,
+    ConfigError,
     DeniedError,
     InvalidArgumentsError,
     RemoteProtocolError,
 )
 from edged.web import fetch
+from edged.web.body import Unpacker
 from edged.web.fetch import Limits
 from edged.web.guard import Guard, parse_allowed
 
@@ -150,6 +154,18 @@ async def test_what_is_over_the_limit_is_cut_and_said_so(serve, allowed, names):
     assert (page.data, page.cut) == (b"x" * 1_000, True)
     page = await get(site.url, allowed, names, Limits(5_000, 10))
     assert (len(page.data), page.cut) == (5_000, False)
+
+
+def test_a_bomb_is_not_unpacked_beyond_the_limit():
+    packer = zlib.compressobj(9, wbits=16 + zlib.MAX_WBITS)
+    bomb = b"".join(packer.compress(bytes(1 << 20)) for _ in range(64)) + packer.flush()
+    unpacker = Unpacker("gzip", 1 << 20)
+    tracemalloc.start()
+    unpacker.feed(bomb)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert (len(unpacker.data), unpacker.full) == (1 << 20, True)
+    assert peak < 6 << 20
 
 
 def packed(data, coding):
@@ -317,6 +333,12 @@ async def test_a_proxy_that_refuses_is_told_without_its_password(allowed, names,
     with pytest.raises(RemoteProtocolError, match="gives no way to 127.0.0.1") as told:
         await get("http://127.0.0.1:9/", allowed, names, proxy=proxy)
     assert "hidden" not in str(told.value)
+
+
+async def test_a_proxy_without_its_library_is_told_with_the_remedy(allowed, names, monkeypatch):
+    monkeypatch.setitem(sys.modules, "python_socks", None)
+    with pytest.raises(ConfigError, match=r"pip install 'edged\[proxy\]'"):
+        await get("http://127.0.0.1/", allowed, names, proxy="socks5://127.0.0.1:1")
 
 
 async def test_the_environments_proxy_is_not_used(serve, names, allowed, monkeypatch):

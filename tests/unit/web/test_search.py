@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import json
+import sys
 from datetime import UTC, datetime
 from email.utils import formatdate
 
@@ -471,7 +472,7 @@ async def test_no_key_is_in_what_is_told_of_a_failure_and_it_is_short(serve, ben
     with pytest.raises(RemoteProtocolError) as told:
         await bench.search()
     assert len(str(told.value)) < 300
-    for part in (key, "sk%2Fsecret", "secret"):
+    for part in (key, "sk%2Fsecret", "secret", "sk/"):
         assert part not in str(told.value)
 
 
@@ -498,6 +499,15 @@ async def test_a_proxy_is_used_for_servers_elsewhere_and_not_for_ones_own(serve,
     bench.web.configure(WebSearchBody(proxy=seen.url))
     await bench.search()
     assert seen.asked[0].headers["Host"] == "search.example.org"
+
+
+async def test_a_free_provider_without_the_library_for_its_page_is_not_ready(bench, monkeypatch):
+    monkeypatch.setitem(sys.modules, "justhtml", None)
+    bench.make(duckduckgo=WebProvider())
+    with pytest.raises(RemoteProtocolError, match=r"none is enabled"):
+        await bench.search()
+    with pytest.raises(RemoteProtocolError, match=r"pip install 'edged\[web\]'"):
+        await bench.search(provider="duckduckgo")
 
 
 async def test_a_query_is_cut_to_what_the_provider_takes(serve, bench):
