@@ -410,7 +410,8 @@ class Daemon:
     def _is_off(self, key: str) -> bool:
         """Whether the section that a tool belongs to is switched off."""
         kind = sections.SECTIONS.get(("tools", key))
-        return kind is not None and getattr(self._loaded.section(kind), "enabled", True) is False
+        section = self._loaded.sections.get(kind) if kind is not None else None
+        return getattr(section, "enabled", True) is False
 
     def _look_at_hardware(self) -> None:
         """Tools of buses that the board lacks are blocked until one is plugged in."""

@@ -129,9 +129,9 @@ class Web(Section, frozen=True):
             check_proxy(self.proxy)
         except ValueError as error:
             raise ValueError(f"proxy: {error}") from None
-        from ipaddress import ip_network  # noqa: PLC0415  only where there is a list to check
-
         for entry in self.private_host_whitelist:
+            from ipaddress import ip_network  # noqa: PLC0415  a megabyte, where there is a list
+
             try:
                 ip_network(entry.strip(), strict=False)
             except ValueError:
