@@ -1,7 +1,7 @@
 # edged: the commands of its developers. `make run` and `make test` do all set-up.
 PY := .venv/bin/python
 
-.PHONY: run test bench hil system soak format setup setup-test
+.PHONY: run test bench hil system soak live format setup setup-test
 
 run: setup
 	.venv/bin/edged serve --sim
@@ -14,6 +14,10 @@ bench: setup-test
 
 soak: setup-test
 	$(PY) -m pytest tests/soak -o "norecursedirs=data .*" -o timeout=3600 $(ARGS)
+
+# Asks real search providers and sites: with the keys that tests/live/README.md names.
+live: setup-test
+	$(PY) -m pytest tests/live -o "norecursedirs=data .*" $(ARGS)
 
 # One stage alone: make hil HIL=hil/uml
 HIL := hil

@@ -71,11 +71,6 @@ class Switches:
             self._changed(kept)
 
 
-def stored(store: Store) -> list[Acts]:
-    """The settings of every part, without a daemon: a part that has any adds itself here."""
-    return [Switches(store)]
-
-
 def reset(acts: Iterable[Acts], key: str) -> dict[str, Any]:
     """Drop what was set for `key` and below it; returns what that was, by key.
 

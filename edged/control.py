@@ -194,7 +194,26 @@ class Control:
             StoreError: it could not be stored, and nothing changed.
         """
         self.require_owner(caller, "change settings")
-        return reset(self.acts, key)
+        from edged.web.acts import WebSearch  # noqa: PLC0415  only for who looks at all settings
+
+        web = WebSearch(self.services.store, lambda: self.services.web().reload())
+        return reset([*self.acts, web], key)
+
+    def web_search(self, caller: Caller, body: Any = None) -> Any:
+        """The settings of web search without keys, after a change where there is one.
+
+        Args:
+            caller: an owner.
+            body: `edged.web.settings.WebSearchBody`, or None.
+
+        Raises:
+            DeniedError: not an owner.
+            InvalidArgumentsError: something is wrong with the new ones.
+            StoreError: they could not be stored.
+        """
+        self.require_owner(caller, "see and change the settings of web search")
+        web = self.services.web()
+        return web.config() if body is None else web.configure(body)
 
     def definitions(self, caller: Caller, session: Session, form: str) -> bytes:
         """All tools that an agent may be told of, for one provider: a JSON array."""

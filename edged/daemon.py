@@ -14,11 +14,12 @@ import signal
 import sys
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
+from functools import cache
 from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
-from edged import log, paths, plugins, settings, systemd
+from edged import log, paths, plugins, sections, settings, systemd
 from edged.acts import Switches
 from edged.audit import Trail
 from edged.board import Board
@@ -52,6 +53,7 @@ from edged.transports.unix import Listener, bind
 
 if TYPE_CHECKING:
     from edged.guard import Guard
+    from edged.web.service import Web
 
 GC_THRESHOLD = (5_000, 20, 20)
 """Python's own would look for cycles at every few dozen calls."""
@@ -61,7 +63,17 @@ SWITCH_S = 0.0005
 
 SOCKET_UNIT_NAME = "agents"
 HTTP_UNIT_NAME = "http"
-SUBJECTS = ("discovery", "sensors", "actuators", "gpio", "i2c", "spi", "serial", "onewire")
+SUBJECTS = (
+    "discovery",
+    "sensors",
+    "actuators",
+    "gpio",
+    "i2c",
+    "spi",
+    "serial",
+    "onewire",
+    "web",
+)
 """Modules of `edged.tools` that are always there; `echo` needs its switch."""
 
 NEEDS: dict[str, Kind] = {"i2c": "i2c", "spi": "spi", "serial": "serial", "onewire": "w1"}
@@ -225,6 +237,7 @@ class Daemon:
             history,
             serial,
             finder=finder,
+            web=cache(self._web),
         )
         board.offsets(
             state.load(calibrations(sim=board.simulated), dict[str, dict[str, float]], {})
@@ -249,6 +262,13 @@ class Daemon:
                 "tools.changed", "", {"version": self.registry.version}
             )
         )
+
+    def _web(self) -> Web:
+        from edged.web.service import Web  # noqa: PLC0415  only when something is looked for
+
+        services, runner = self.services, self.catalogue.runner
+        section = self._loaded.section(sections.Web)
+        return Web(section, services.store, services.media, services.clock, runner.isolate)
 
     def _open_history(self, board: Board) -> History | None:
         config = board.config.history

@@ -18,7 +18,13 @@ import msgspec
 from edged import log, results, runtimes
 from edged.config import Sandbox, ToolSettings, seconds, size
 from edged.dispatch import Dispatcher
-from edged.errors import CallTimeoutError, SandboxSetupError, StoreError
+from edged.errors import (
+    CallTimeoutError,
+    DataError,
+    SandboxLimitError,
+    SandboxSetupError,
+    StoreError,
+)
 from edged.identity import LOCAL_USER, Caller, Role
 from edged.results import Result, Text
 from edged.sandbox import bwrap, limits, proc
@@ -104,6 +110,7 @@ class Runner:
         self._hosts = HOSTS
         self._prepared: set[str] = set()
         self._jobs: dict[tuple[str, str], tuple[str, Job]] = {}
+        self._reached: dict[str, Bind] = {}
 
     # What can run -------------------------------------------------------------------------
 
@@ -333,6 +340,69 @@ class Runner:
             _hint_source(entry, result)
             self._hint_env(entry, runs.permissions, ctx.caller.user, result)
         return result
+
+    async def isolate(
+        self,
+        name: str,
+        script: str,
+        libraries: tuple[str, ...],
+        params: dict[str, Any],
+        *,
+        limits: Limits,
+        caller: Caller,
+    ) -> dict[str, Any]:
+        """Run a script of edged's own over what strangers wrote; what it returns as `structured`.
+
+        It sees itself and its libraries, nothing of the caller's, and has no network.
+
+        Args:
+            name: for people.
+            script: a Python file with `execute`, as a tool has it.
+            libraries: directories of packages, named to it in `EDGED_LIBRARIES`.
+            params: handed to it.
+            limits: of the run.
+            caller: for whom; who waits for a sandbox waits in turn.
+
+        Raises:
+            SandboxSetupError: there is no sandbox here; says what to do.
+            SandboxLimitError: it came to its limits.
+            DataError: it could make nothing of what it was given.
+            BusyError: too many calls wait for a sandbox.
+        """
+        if self._ready is not None:
+            await asyncio.shield(self._ready)
+        if self._pool is None:
+            error = self._capability.error if self._capability else "the sandbox is not ready"
+            raise SandboxSetupError(f"{name}: {error}: edged doctor says what to do")
+        job = await asyncio.to_thread(self._own_job, name, script, libraries, limits)
+        outcome = await self._pool.call(
+            job, "", params, depth=caller.depth, user=caller.user, owner=caller.is_owner
+        )
+        if outcome.reason in ("timeout", "memory", "cpu", "output"):
+            reason = outcome.reason
+            raise SandboxLimitError(reason, f"{name}: it is too much to read: over the {reason}")
+        found = outcome.result.get("structured")
+        if outcome.reason != "ok" or not isinstance(found, dict):
+            raise DataError(f"{name}: it cannot be read: {outcome.message.partition(chr(10))[0]}")
+        return found
+
+    def _own_job(self, name: str, script: str, libraries: tuple[str, ...], limits: Limits) -> Job:
+        """The job of a script of edged's own; copies what the tools' account cannot reach."""
+        runtime = runtimes.find("python")
+        if not runtime.argv:
+            raise SandboxSetupError(f"no python here: {runtimes.REMEDIES['python']}")
+        folder, file = os.path.split(script)
+        binds = [Bind(self._hosts, "/edged"), self._shown(Bind(folder, "/edged-own"))]
+        inside = [f"/edged-libraries/{os.path.basename(path)}" for path in libraries]
+        for path, target in zip(libraries, inside, strict=True):
+            if path not in self._reached:
+                self._reached[path] = self._shown(Bind(path, target))
+            binds.append(self._reached[path])
+        profile = Profile(
+            binds=tuple(binds), env=(("EDGED_LIBRARIES", ":".join(inside)),), limits=limits
+        )
+        argv = (*runtime.argv, *_PYTHON_OPTIONS, "/edged/host.py", f"/edged-own/{file}")
+        return Job((name,), name, "python", argv, profile, warm=False)
 
     def _hint_env(self, entry: Entry, permissions: Permissions, user: str, result: Result) -> None:
         """A declared variable without a value is the likely cause where its name shows."""

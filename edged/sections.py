@@ -88,10 +88,97 @@ class Mcp(Section, frozen=True):
     ] = {}
 
 
+class WebProvider(Section, frozen=True):
+    """One search provider of `tools.web`."""
+
+    enabled: bool = True
+    max_results: Annotated[int, Meta(ge=1, le=50, description="that one search gives")] = 10
+    api_key: Annotated[str, Meta(description="!secret NAME")] = ""
+    api_keys: Annotated[list[str], Meta(description="more keys; used in turn")] = []
+    base_url: Annotated[str, Meta(description="of your own or a compatible server")] = ""
+
+    def __post_init__(self) -> None:
+        if self.base_url and not self.base_url.startswith(("http://", "https://")):
+            raise ValueError("base_url: must begin with http:// or https://")
+        for name, keys in (("api_key", [self.api_key]), ("api_keys", self.api_keys)):
+            if not all(key.isascii() and key.isprintable() for key in keys):
+                raise ValueError(f"{name}: a key has characters that no header may have")
+
+
+WebProviderId = Literal[
+    "auto",
+    "sogou",
+    "duckduckgo",
+    "brave",
+    "tavily",
+    "perplexity",
+    "searxng",
+    "glm_search",
+    "baidu_search",
+    "kagi",
+    "glm",
+    "baidu",
+]
+"""Search providers; `glm` and `baidu` are short for `glm_search` and `baidu_search`."""
+
+
+class Web(Section, frozen=True):
+    """`tools.web`: search and fetch."""
+
+    enabled: Annotated[bool, Meta(description="web_search; web_fetch has its own switch")] = True
+    provider: Annotated[WebProviderId, Meta(description="asked first")] = "auto"
+    proxy: Annotated[str, Meta(description="http://, https://, socks5:// or socks5h://")] = ""
+    prefer_native: Annotated[bool, Meta(description="kept for clients; changes nothing")] = False
+    sogou: WebProvider = WebProvider()
+    duckduckgo: WebProvider = WebProvider()
+    brave: WebProvider = WebProvider()
+    tavily: WebProvider = WebProvider()
+    perplexity: WebProvider = WebProvider()
+    searxng: WebProvider = WebProvider()
+    glm_search: WebProvider = WebProvider()
+    baidu_search: WebProvider = WebProvider()
+    kagi: WebProvider = WebProvider()
+    fetch_limit_bytes: Annotated[Size, Meta(description="of one page; the rest is cut")] = "10M"
+    fetch_timeout: Annotated[Duration, Meta(description="of one page, from first to last")] = 60
+    private_host_whitelist: Annotated[
+        list[str], Meta(description="addresses and networks beside the internet's: 192.168.1.0/24")
+    ] = []
+
+    def __post_init__(self) -> None:
+        check_size("fetch_limit_bytes", self.fetch_limit_bytes, 1 << 10, 32 << 20)
+        check_duration("fetch_timeout", self.fetch_timeout, 1, 600)
+        try:
+            check_proxy(self.proxy)
+        except ValueError as error:
+            raise ValueError(f"proxy: {error}") from None
+        for entry in self.private_host_whitelist:
+            from ipaddress import ip_network  # noqa: PLC0415  a megabyte, where there is a list
+
+            try:
+                ip_network(entry.strip(), strict=False)
+            except ValueError:
+                reason = f"{entry[:60]!r} is no address or network such as 192.168.1.0/24"
+                raise ValueError(f"private_host_whitelist: {reason}") from None
+
+
+PROXIES = ("http://", "https://", "socks5://", "socks5h://")
+
+
+def check_proxy(url: str) -> None:
+    """Raise for what is no address of a proxy; empty is none.
+
+    Raises:
+        ValueError: it is neither; the address itself, which may hold a password, is not told.
+    """
+    if url and not url.startswith(PROXIES):
+        raise ValueError(f"must begin with {', '.join(PROXIES)}")
+
+
 SECTIONS: dict[tuple[str, ...], type[Section]] = {
     ("tools", "exec"): Exec,
     ("tools", "files"): Files,
     ("tools", "cron"): Cron,
     ("tools", "mcp"): Mcp,
+    ("tools", "web"): Web,
 }
 """By their place in the configuration."""

@@ -44,7 +44,7 @@ class Services(msgspec.Struct, frozen=True):
     cron: Any = None
     """Jobs and their schedules."""
     web: Any = None
-    """Search and fetch."""
+    """`web()`: search and fetch (`edged.web.service.Web`), made when first asked for."""
     messages: Any = None
     """The outbox."""
     skills: Any = None

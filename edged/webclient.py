@@ -69,6 +69,10 @@ class WebClient:
         if method == "edged/tools/state" and "name" in params:
             verb, path = "PUT", f"/api/tools/{_segment(params['name'])}/state"
             body = msgspec.json.encode({"enabled": params["enabled"]})
+        elif method == "edged/web-search":
+            path = "/api/tools/web-search-config"
+            if params:
+                verb, body = "PUT", msgspec.json.encode(params)
         elif method == "edged/describe":
             path = f"/api/tools/{_segment(params['name'])}"
         elif method in _PATHS:

@@ -38,6 +38,7 @@ VERBS = {
     "sync": "copy the tools that came with edged to the data directory",
     "log": "show the trail of calls",
     "status": "show how the daemon and its parts are",
+    "web-search": "show and change who is asked for a web search",
     "token": "make, list and revoke HTTP tokens",
     "config": "show the configuration that holds",
     "doctor": "check this machine, with remedies",

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from edged import paths, settings
-from edged.acts import stored
 from edged.cli import show
 from edged.cli.parser import Parser, add_json
+from edged.cli.reset import stored
 from edged.errors import ConfigError
 from edged.results import MASK, mask
 from edged.sections import SECTIONS

@@ -7,12 +7,19 @@ import fcntl
 import os
 from typing import Any
 
+from edged.acts import Acts, Switches
 from edged.acts import reset as drop
-from edged.acts import stored
 from edged.cli.faults import cannot
 from edged.client import SocketClient
 from edged.errors import NoDaemonError, StoreError
 from edged.store import Store
+
+
+def stored(store: Store) -> list[Acts]:
+    """The settings of every part, without a daemon: a part that has any adds itself here."""
+    from edged.web.acts import WebSearch
+
+    return [Switches(store), WebSearch(store)]
 
 
 def reset(data: str, key: str) -> dict[str, Any]:

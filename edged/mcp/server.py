@@ -634,6 +634,16 @@ class Connection:
             ]
             self._answer(request, {"tokens": rows})
 
+    def _web_search(self, request: _Request) -> None:
+        params = request.params or b"{}"
+        if params.strip() == b"{}":
+            self._answer(request, self._control.web_search(self._caller))
+            return
+        from edged.web.settings import WebSearchBody  # noqa: PLC0415  rare: an owner's act
+
+        body = msgspec.json.decode(params, type=WebSearchBody)
+        self._answer(request, self._control.web_search(self._caller, body))
+
     def progress(self, token: bytes, count: int, content: list[Block]) -> None:
         """Send one update as MCP progress; dropped when the peer does not read."""
         if self._congested():
@@ -691,6 +701,7 @@ _METHODS: dict[str, Callable[[Connection, _Request], None]] = {
     "edged/token": Connection._token,  # noqa: SLF001
     "edged/sensors": Connection._sensors,  # noqa: SLF001
     "edged/scan": Connection._scan,  # noqa: SLF001
+    "edged/web-search": Connection._web_search,  # noqa: SLF001
 }
 _LEGACY_ONLY = frozenset({"initialize", "ping"})
 

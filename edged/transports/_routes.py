@@ -24,7 +24,7 @@ from edged.identity import Caller, Role
 from edged.media import Medium
 from edged.registry import FORMATS, State
 from edged.results import Block, Result
-from edged.transports import _board
+from edged.transports import _board, _web
 from edged.transports._api import Api, Request
 from edged.transports._calls import location, outcome
 from edged.transports._limits import Timing
@@ -359,6 +359,7 @@ ROUTES: tuple[Route, ...] = (
         params=_TOOL,
         problems=(507,),
     ),
+    *_web.ROUTES,
     Route(
         "POST",
         "/api/tools/{name}/call",

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from edged import plugins, settings
+from edged import plugins, sections, settings
 from edged.board import Board
 from edged.bus.sim import SimBuses, SimI2c
 from edged.drivers import bme280
@@ -125,6 +125,16 @@ def test_alarm_of_the_readme_is_told_in_the_readmes_words(capfd):
     asyncio.run(read())
     told = re.search(r"`(edged: warning: alarm:.*?)`", README, re.DOTALL)[1]
     assert capfd.readouterr().err == " ".join(told.split()) + "\n"
+
+
+def test_web_section_of_the_readme_is_a_configuration(tmp_path):
+    text = re.search(r"```yaml\n(tools:\n  web:.*?)```", README, re.DOTALL)[1]
+    (tmp_path / "secrets.yaml").write_text("brave: one\nbrave_2: two\n")
+    (tmp_path / "secrets.yaml").chmod(0o600)
+    web = settings.parse(text, str(tmp_path / "edged.yaml")).section(sections.Web)
+    assert web.brave.api_keys == ["one", "two"]
+    told = README[README.index("## The web") : README.index("## The board")]
+    assert set(plugins.names("edged.web.providers")) <= set(re.findall(r"[a-z_]+", told))
 
 
 def test_every_driver_and_hardware_tool_is_named_in_the_readme():

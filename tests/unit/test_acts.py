@@ -2,7 +2,8 @@
 
 import pytest
 
-from edged.acts import Held, Switches, reset, stored
+from edged.acts import Held, Switches, reset
+from edged.cli.reset import stored
 from edged.errors import NotFoundError, StoreError
 from edged.store import Store
 
