@@ -151,6 +151,8 @@ def explained(loaded: Loaded, store: Store) -> Iterator[Value]:
             before = f"; {origin} says {_text(one)}" if named else ""
             one, file = acts[".".join(path)]  # noqa: PLW2901
             origin = f"owner's act in {file}{before}"
+        if path[-1] in ("api_key", "api_keys") and one:
+            one = MASK  # noqa: PLW2901  also where it is no !secret
         yield Value(path, _masked(one, loaded.secrets), origin)
 
 

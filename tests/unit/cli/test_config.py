@@ -296,3 +296,12 @@ def test_origins_stay_within_the_terminal_and_read_back_all_the_same(place, caps
     assert load(shown, "x").value == load(whole, "x").value
     assert f"  # {file}:1\n  listen: []\n" in shown
     assert [line for line in shown.splitlines() if len(line) > len(file) + 30] == []
+
+
+def test_keys_of_search_providers_are_never_shown(place, capsys):
+    """Also where they are plain text in the file."""
+    (place / "edged.yaml").write_text("tools: {web: {brave: {api_key: plain-key}}}\n")
+    assert run(["config", "--config", str(place / "edged.yaml")]) == 0
+    printed = capsys.readouterr().out
+    assert "plain-key" not in printed
+    assert MASK in printed
