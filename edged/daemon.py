@@ -40,8 +40,9 @@ from edged.finder import Finder
 from edged.history import History
 from edged.identity import Caller
 from edged.media import Bounds, Media
+from edged.policy import Policy
 from edged.registry import FAMILIES, Registry, Session
-from edged.sections import Mcp
+from edged.sections import Files, Mcp
 from edged.services import Services
 from edged.settings import Loaded
 from edged.store import Store, make_directory
@@ -50,6 +51,8 @@ from edged.tool import Tool
 from edged.tools.sensors import calibrations
 from edged.tools.serial import SerialSessions
 from edged.transports.unix import Listener, bind
+from edged.workspace import Workspace
+from edged.workspace.homes import Homes
 
 if TYPE_CHECKING:
     from edged.guard import Guard
@@ -224,13 +227,23 @@ class Daemon:
         )
         finder = Finder(self.registry, self._loaded.section(Mcp).discovery)
         self._stack.callback(finder.close)
+        media = Media(self.data, clock, _bounds(config.media))
+        policy = Policy(state, clock, events, private=self._private())
+        workspace = Workspace(
+            self.data,
+            Homes(self.data, config.users),
+            policy,
+            self._loaded.section(Files),
+            media=media.file,
+            private=self._private(),
+        )
         self.services = Services(
             config,
             clock,
             self.data,
             state,
             events,
-            Media(self.data, clock, _bounds(config.media)),
+            media,
             trail,
             board,
             self._describe,
@@ -238,6 +251,8 @@ class Daemon:
             serial,
             finder=finder,
             web=cache(self._web),
+            policy=policy,
+            workspace=workspace,
         )
         board.offsets(
             state.load(calibrations(sim=board.simulated), dict[str, dict[str, float]], {})
@@ -269,6 +284,13 @@ class Daemon:
         services, runner = self.services, self.catalogue.runner
         section = self._loaded.section(sections.Web)
         return Web(section, services.store, services.media, services.clock, runner.isolate)
+
+    def _private(self) -> tuple[str, ...]:
+        """The daemon's own files, which no caller is ever granted."""
+        credentials = os.environ.get("CREDENTIALS_DIRECTORY", "")
+        file = os.path.abspath(self._loaded.file) if self._loaded.file else ""
+        beside = os.path.join(os.path.dirname(file), "secrets.yaml") if file else ""
+        return tuple(filter(None, (self.data, file, beside, credentials)))
 
     def _open_history(self, board: Board) -> History | None:
         config = board.config.history

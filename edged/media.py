@@ -17,7 +17,7 @@ import msgspec
 from edged import log
 from edged.clock import Clock
 from edged.errors import NotFoundError, StoreError, TooLargeError
-from edged.identity import is_user
+from edged.identity import Caller, is_user
 from edged.store import failed, make_directory, unlink, write_atomic
 
 SCHEME = "media://"
@@ -111,6 +111,14 @@ class Media:
                 else:
                     return medium
         raise NotFoundError(f"no medium {key[:64]!r}: it expired or was never yours")
+
+    def file(self, caller: Caller, reference: str) -> str:
+        """The file of a medium that a caller may have.
+
+        Raises:
+            NotFoundError: as `get`.
+        """
+        return self.path(self.get(caller.user, reference, owner=caller.is_owner))
 
     def path(self, medium: Medium) -> str:
         """The file of a medium."""

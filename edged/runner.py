@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import os
 import shlex
-import stat
 from collections.abc import Callable, Coroutine, Hashable
 from typing import Any
 
@@ -23,12 +22,11 @@ from edged.errors import (
     DataError,
     SandboxLimitError,
     SandboxSetupError,
-    StoreError,
 )
 from edged.identity import LOCAL_USER, Caller, Role
 from edged.results import Result, Text
 from edged.sandbox import bwrap, limits, proc
-from edged.sandbox.account import Account, tool_account
+from edged.sandbox.account import Account
 from edged.sandbox.outcome import Outcome
 from edged.sandbox.pool import Pool
 from edged.sandbox.probe import INSTALL, Capability, probe
@@ -36,10 +34,10 @@ from edged.sandbox.profile import Bind, Limits, Profile
 from edged.sandbox.run import Job
 from edged.services import Services
 from edged.settings import Loaded
-from edged.store import make_directory
 from edged.tool import Context, Permissions
 from edged.toolmd.discover import Entry, fingerprint, foreign, read_inside
 from edged.toolmd.manifest import Manifest
+from edged.workspace.homes import Homes
 
 Spawn = Callable[[Coroutine[Any, Any, None]], object]
 
@@ -47,7 +45,6 @@ HOSTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "toolmd", "host
 OUTPUT_LOGGED = 500
 """Characters of a tool's own output in the log."""
 
-WRITABLE = ("home", "workspace", "files", "data")
 COPIES = "runtimes"
 """Below the data directory, for what the tools' account cannot reach where it lies."""
 
@@ -108,7 +105,7 @@ class Runner:
         self._backend: limits.Backend | None = None
         self._account: Account | None = None
         self._hosts = HOSTS
-        self._prepared: set[str] = set()
+        self._homes = Homes(data, loaded.config.users)
         self._jobs: dict[tuple[str, str], tuple[str, Job]] = {}
         self._reached: dict[str, Bind] = {}
 
@@ -198,18 +195,17 @@ class Runner:
 
     def _close_local(self) -> None:
         """Where `users:` maps people now, take from the group what it could change before."""
-        base = os.path.join(self._data, LOCAL_USER)
-        if not self._loaded.config.users or not os.path.isdir(base):
+        if not self._loaded.config.users or not os.path.isdir(self._homes.of(LOCAL_USER)):
             return
         try:
-            self._prepare(base, LOCAL_USER)
+            self._homes.prepare(LOCAL_USER)
         except SandboxSetupError as error:
             log.error(str(error))
 
     async def _probe(self, ready: asyncio.Future[None]) -> None:
         try:
             title = await self._end_orphans()
-            self._account = tool_account()
+            self._account = self._homes.account
             self._check_reach(self._account)
             self._backend = backend = limits.detect(watch_only=self._settings.limits == "rlimits")
             if self._off:
@@ -479,7 +475,7 @@ class Runner:
         user = ctx.caller.user
         slot = (user, entry.directory)
         files = fingerprint(entry.directory)
-        mark = f"{entry.digest} {files} {self._places(user)}"
+        mark = f"{entry.digest} {files} {self._homes.inodes(user)}"
         before = self._jobs.get(slot)
         if before is not None and before[0] == mark and files:
             return before[1]
@@ -612,73 +608,6 @@ class Runner:
                 env[name] = _text(settings.env[name])
         return tuple(sorted(env.items()))
 
-    def _places(self, user: str) -> str:
-        """The inodes of a user's directories, which are made where they are missing.
-
-        Raises:
-            SandboxSetupError: something else is in the way.
-        """
-        base = os.path.join(self._data, user)
-        if user not in self._prepared:
-            self._prepare(base, user)
-            self._prepared.add(user)
-        try:
-            return _inodes(base)
-        except FileNotFoundError:
-            # Removed by hand while the daemon runs.
-            self._prepare(base, user)
-            return _inodes(base)
-
-    def _prepare(self, base: str, user: str) -> None:
-        """Make a user's directories; tools' own when the daemon is root.
-
-        The group may write only where all of it is this one user: the user `local`
-        of a board that maps nobody. Else a directory is its user's alone.
-
-        Raises:
-            SandboxSetupError: something else is in the way.
-        """
-        account = self._account
-        shared = user == LOCAL_USER and not self._loaded.config.users
-        try:
-            make_directory(base, 0o755)
-            for name in (*WRITABLE, "tools"):
-                path = os.path.join(base, name)
-                try:
-                    os.mkdir(path, 0o700)
-                except FileExistsError:
-                    found = os.lstat(path)
-                    if not stat.S_ISDIR(found.st_mode):
-                        reason = f"{path} is not a directory: move it away"
-                        raise SandboxSetupError(reason) from None
-                    if os.geteuid() == 0 and not shared and found.st_mode & 0o022:
-                        # Made while the board mapped nobody.
-                        os.chmod(path, 0o755 if name == "tools" else 0o700)
-                    elif os.geteuid() == 0 and name == "tools" and found.st_mode & 0o022:
-                        # No one may put another's tool in the place of root's.
-                        os.chmod(path, stat.S_IMODE(found.st_mode) | stat.S_ISVTX)
-                    if found.st_uid != 0 or name == "tools":
-                        continue
-                    # Root made it by hand: tools must be able to write there all the same.
-                if os.geteuid() != 0 or account is None:
-                    continue
-                if name == "tools":
-                    owner = self._uid_of(user)
-                    os.chown(path, owner, account.gid, follow_symlinks=False)
-                    os.chmod(path, 0o3775 if shared else 0o755)
-                else:
-                    os.chown(path, account.uid, account.gid, follow_symlinks=False)
-                    os.chmod(path, 0o2770 if shared else 0o700)
-        except (OSError, StoreError) as error:
-            raise SandboxSetupError(f"{base}: {error}: check its permissions") from None
-
-    def _uid_of(self, user: str) -> int:
-        """Who may put tools into a user's directory: the mapped uid, else root."""
-        for uid, entry in self._loaded.config.users.items():
-            if user == (entry if isinstance(entry, str) else entry.user):
-                return int(uid)
-        return 0
-
     def keep_only(self, user: str, directories: dict[str, str]) -> None:
         """Drop spares of tools that changed or went away."""
         pool = self._pool
@@ -717,11 +646,6 @@ class Runner:
             self._pool = None
         if self._backend is not None:
             self._backend.close()
-
-
-def _inodes(base: str) -> str:
-    names = (*WRITABLE, "tools")
-    return ",".join(str(os.lstat(os.path.join(base, name)).st_ino) for name in names)
 
 
 def _inside(entry: Entry) -> str:

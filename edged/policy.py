@@ -1,0 +1,601 @@
+"""What callers may reach beside their own: requests to the owner, grants and denials.
+
+Paths are absolute and resolved, and compared component by component. A grant is bound to
+the file or directory that was there when it was asked for, not to its name. An agent never
+answers, and the session that asked never answers itself. What the owner said is on disk
+before it is acknowledged; grants of a session end with it, and with the daemon.
+Opens nothing for a caller and knows no sockets. Loop thread only.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any, Literal
+
+import msgspec
+
+from edged.clock import Clock, iso
+from edged.errors import BusyError, DeniedError, Fault, InvalidArgumentsError, NotFoundError
+from edged.events import Events
+from edged.identity import Caller
+from edged.store import Store
+
+Duration = Literal["once", "session"]
+Answer = Literal["once", "session", "deny"]
+
+PENDING_MAX = 32
+"""Requests of one user that wait for the owner."""
+
+PENDING_ALL_MAX = 256
+"""Those of all users."""
+
+GRANTS_MAX = 256
+"""Grants of all users; the oldest goes first."""
+
+DENIED_MAX = 1_000
+"""Denials that are remembered; the oldest goes first."""
+
+PENDING_S = 7 * 86_400.0
+"""A request that nobody answered for so long is dropped."""
+
+SESSION_S = 8 * 3_600.0
+"""A session that no connection ends is over when its grant was not used for so long."""
+
+TEXT_MAX = 500
+"""Characters of a command or reason that are kept."""
+
+FILE = "permissions"
+"""In the store."""
+
+
+class Request(msgspec.Struct, frozen=True):
+    """What an agent asked for and why; pending, or denied and remembered.
+
+    Attributes:
+        id: names it to the owner.
+        user: whose agent asked.
+        who: which of the user's callers (`Caller.who`).
+        session: the one that asked; empty for the identity.
+        path: absolute and resolved.
+        write: whether to write there too.
+        command: what the agent is about to run, or empty.
+        reason: in its words, or empty.
+        time: RFC 3339, UTC.
+        anchor: the deepest part of `path` that was there.
+        device: of the anchor.
+        inode: of the anchor.
+        order: rises with each answer; 0 while pending.
+    """
+
+    id: str
+    user: str
+    who: str
+    session: str
+    path: str
+    write: bool
+    command: str
+    reason: str
+    time: str
+    anchor: str
+    device: int
+    inode: int
+    order: int = 0
+
+
+class Grant(msgspec.Struct, frozen=True):
+    """What the owner allowed: a path and all below it; see `Request` for the fields.
+
+    A grant `once` is its caller's in whichever session, and used up by one use.
+    """
+
+    id: str
+    user: str
+    session: str
+    path: str
+    write: bool
+    duration: Duration
+    device: int
+    inode: int
+    anchor: str = ""
+    who: str = ""
+    order: int = 0
+    time: str = ""
+
+
+class _State(msgspec.Struct):
+    pending: list[Request] = []
+    denied: list[Request] = []
+    once: list[Grant] = []
+
+
+class Spot(msgspec.Struct, frozen=True):
+    """Where a path leads: itself resolved, and the deepest part that is there."""
+
+    path: str
+    anchor: str
+    device: int
+    inode: int
+
+
+def covers(path: str, other: str) -> bool:
+    """Whether `other` is `path` or lies below it; both absolute and resolved."""
+    return other == path or other.startswith(path if path == "/" else f"{path}/")
+
+
+def spot(path: str) -> Spot:
+    """Follow an absolute path; what is missing at its end stays as it is named.
+
+    Raises:
+        OSError: it cannot be followed.
+    """
+    real = os.path.realpath(path)
+    anchor = real
+    while True:
+        try:
+            found = os.lstat(anchor)
+        except (FileNotFoundError, NotADirectoryError):
+            if anchor == "/":
+                raise
+            anchor = os.path.dirname(anchor)
+        else:
+            return Spot(real, anchor, found.st_dev, found.st_ino)
+
+
+class Policy:
+    """The permission requests of one data directory, and what became of them."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        events: Events,
+        *,
+        private: tuple[str, ...] = (),
+    ) -> None:
+        """A policy; nothing is read yet.
+
+        Args:
+            store: keeps it.
+            clock: dates it.
+            events: hears of requests and answers.
+            private: what nobody is ever granted: the daemon's own files.
+        """
+        self._store, self._clock, self._events = store, clock, events
+        self._private = tuple(os.path.realpath(path) for path in private)
+        self._pending: dict[str, Request] = {}
+        self._denied: dict[str, Request] = {}
+        self._grants: dict[str, Grant] = {}
+        self._used: dict[str, float] = {}
+        self._order = 0
+        self._loaded = False
+
+    # Asking -------------------------------------------------------------------------------
+
+    def request(
+        self,
+        caller: Caller,
+        session: str,
+        path: str,
+        command: str = "",
+        reason: str = "",
+        *,
+        write: bool = False,
+    ) -> Request:
+        """Ask the owner; the same question again is the same request.
+
+        Args:
+            caller: who asks.
+            session: its session, empty for the identity.
+            path: absolute; links in it are followed.
+            command: what it is for.
+            reason: why, for the owner.
+            write: to write there, not only to read.
+
+        Raises:
+            DeniedError: the owner refused it before, or it is the daemon's own.
+            BusyError: too many requests wait.
+            InvalidArgumentsError: the path cannot be followed.
+            StoreError: it is not stored, and not asked.
+        """
+        self._load()
+        place = _followed(path)
+        self.check_private(place.path, path)
+        denial = self._denial(caller, place.path, write=write)
+        if denial is not None:
+            raise DeniedError(_refused(path, denial.id))
+        for known in self._pending.values():
+            asked = (known.user, known.who, known.path, known.write)
+            if asked == (caller.user, caller.who, place.path, write):
+                return self._again(known, session, place)
+        self._expire()
+        mine = sum(one.user == caller.user for one in self._pending.values())
+        if mine >= PENDING_MAX or len(self._pending) >= PENDING_ALL_MAX:
+            raise BusyError(
+                f"{len(self._pending)} permission requests wait for the owner: "
+                "let them be answered first (edged grant)"
+            )
+        request = self._made(caller.user, caller.who, session, place, write=write)
+        request = msgspec.structs.replace(
+            request, command=command[:TEXT_MAX], reason=reason[:TEXT_MAX]
+        )
+        undo = self._kept()
+        self._pending[request.id] = request
+        self._save(undo)
+        self._events.publish("permission.request", caller.user, facts(request))
+        return request
+
+    def check_private(self, path: str, shown: str) -> None:
+        """Refuse what is the daemon's own, whatever anyone allowed.
+
+        Raises:
+            DeniedError: it is, or it is around it.
+        """
+        if any(covers(own, path) or covers(path, own) for own in self._private):
+            raise DeniedError(f"{shown}: edged keeps its own state there: no grant reaches it")
+
+    # Answering ----------------------------------------------------------------------------
+
+    def answer(self, request_id: str, duration: Answer, by: Caller) -> Grant | None:
+        """Answer a request, or a denied one anew; returns the grant, None for a denial.
+
+        Args:
+            request_id: whose.
+            duration: `once`, `session` or `deny`.
+            by: an owner, and not the session that asked.
+
+        Raises:
+            DeniedError: not an owner, or the one that asked.
+            NotFoundError: no such request.
+            InvalidArgumentsError: something else lies at the path by now.
+            StoreError: nothing changed.
+        """
+        self._check_owner(by, "answer permission requests")
+        self._load()
+        request = self._pending.get(request_id) or self._denied.get(request_id)
+        if request is None:
+            raise NotFoundError(
+                f"no permission request {request_id[:64]!r}: edged grant lists those that wait"
+            )
+        if by.session and (by.user, by.session) == (request.user, request.session):
+            raise DeniedError("the session that asked may not answer: answer by edged grant")
+        if duration != "deny":
+            self._check_same(request)
+        undo = self._kept()
+        self._order += 1
+        self._pending.pop(request_id, None)
+        self._denied.pop(request_id, None)
+        grant: Grant | None = None
+        if duration == "deny":
+            self._denied[request_id] = msgspec.structs.replace(request, order=self._order)
+            _trim(self._denied, DENIED_MAX)
+        else:
+            grant = self._granted(request, duration)
+            self._grants[grant.id] = grant
+            self._used[grant.id] = self._clock.monotonic()
+            _trim(self._grants, GRANTS_MAX)
+        self._save(undo)
+        answered = {**facts(request), "answer": duration}
+        self._events.publish("permission.answered", request.user, answered)
+        return grant
+
+    def decide(
+        self, user: str, path: str, duration: Answer, by: Caller, *, write: bool = False
+    ) -> Grant | None:
+        """Grant or refuse a path that nobody asked for; see `answer`.
+
+        A grant `session` is then one of all of the user's sessions.
+
+        Args:
+            user: whose agents may, or may not.
+            path: absolute; links in it are followed.
+            duration: `once`, `session` or `deny`.
+            by: an owner.
+            write: whether it is about writing there.
+
+        Raises:
+            DeniedError: not an owner, or the path is the daemon's own.
+            InvalidArgumentsError: the path cannot be followed.
+            StoreError: nothing changed.
+        """
+        self._check_owner(by, "grant permissions")
+        self._load()
+        place = _followed(path)
+        self.check_private(place.path, path)
+        request = self._made(user, "", "", place, write=write)
+        self._pending[request.id] = request
+        try:
+            return self.answer(request.id, duration, by)
+        finally:
+            self._pending.pop(request.id, None)
+
+    def waiting_for(self, user: str, path: str) -> list[Request]:
+        """Requests of a user for a path, denied ones too; those that wait come first."""
+        self._load()
+        real = _followed(path).path
+        rows = [*self._pending.values(), *self._denied.values()]
+        return [row for row in rows if (row.user, row.path) == (user, real)]
+
+    def forget(self, name: str, by: Caller) -> None:
+        """Take a grant back, lift a denial or drop a request, by its id.
+
+        Raises:
+            DeniedError: not an owner.
+            NotFoundError: none of that id.
+            StoreError: nothing changed.
+        """
+        self._check_owner(by, "manage permissions")
+        self._load()
+        undo = self._kept()
+        tables: tuple[dict[str, Any], ...] = (self._pending, self._denied, self._grants)
+        if not any(table.pop(name, None) for table in tables):
+            raise NotFoundError(f"no permission {name[:64]!r}: edged grant lists them")
+        self._save(undo)
+
+    def pending(self) -> list[Request]:
+        """Requests that wait, oldest first."""
+        self._load()
+        self._expire()
+        return list(self._pending.values())
+
+    def denied(self) -> list[Request]:
+        """What the owner refused, and may allow by the same id after all."""
+        self._load()
+        return list(self._denied.values())
+
+    def grants(self) -> list[Grant]:
+        """What is allowed now, to whomever."""
+        self._load()
+        self._drop_idle()
+        return list(self._grants.values())
+
+    # Using --------------------------------------------------------------------------------
+
+    def granted(self, caller: Caller, session: str) -> tuple[Grant, ...]:
+        """What is granted to a caller in a session right now."""
+        self._load()
+        if not self._grants:
+            return ()
+        self._drop_idle()
+        return tuple(one for one in self._grants.values() if _is_for(one, caller, session))
+
+    def find(self, caller: Caller, session: str, path: str, *, write: bool) -> Grant | None:
+        """The grant that a path is reached by; None where there is none.
+
+        A grant `session` comes before one that would be used up.
+
+        Args:
+            caller: who.
+            session: its session.
+            path: absolute and resolved.
+            write: whether it is for writing.
+
+        Raises:
+            DeniedError: the owner refused this path, or one above it.
+        """
+        self._load()
+        denial = self._denial(caller, path, write=write)
+        best: Grant | None = None
+        for grant in self.granted(caller, session):
+            if not covers(grant.path, path) or (write and not grant.write):
+                continue
+            if denial is not None and not _lifts(grant, denial):
+                continue
+            if best is None or (best.duration, grant.duration) == ("once", "session"):
+                best = grant
+        if best is None and denial is not None:
+            raise DeniedError(_refused(path, denial.id))
+        return best
+
+    def use(self, grant: Grant) -> None:
+        """Use a grant: one `once` is gone by that, on disk too.
+
+        Raises:
+            DeniedError: it was used up or taken back meanwhile.
+            StoreError: it is not used.
+        """
+        self._load()
+        if grant.id not in self._grants:
+            raise DeniedError(f"the permission for {grant.path} was used up: ask for it again")
+        self._used[grant.id] = self._clock.monotonic()
+        if grant.duration == "once":
+            undo = self._kept()
+            del self._grants[grant.id]
+            self._save(undo)
+
+    def give_back(self, grant: Grant) -> None:
+        """Undo `use` where nothing came of it.
+
+        Raises:
+            StoreError: it stays used.
+        """
+        if grant.duration == "once" and grant.id not in self._grants:
+            undo = self._kept()
+            self._grants[grant.id] = grant
+            self._save(undo)
+
+    def rebind(self, grant: Grant, device: int, inode: int) -> None:
+        """The caller itself replaced the granted file: the grant is of the new one."""
+        held = self._grants.get(grant.id)
+        if held is not None:
+            self._grants[grant.id] = msgspec.structs.replace(
+                held, anchor=held.path, device=device, inode=inode
+            )
+
+    def end(self, user: str, session: str) -> None:
+        """A session is over, and its grants with it."""
+        if self._grants and session:
+            gone = [
+                one.id
+                for one in self._grants.values()
+                if (one.duration, one.user, one.session) == ("session", user, session)
+            ]
+            for name in gone:
+                del self._grants[name]
+
+    # ---------------------------------------------------------------------------------------
+
+    def _denial(self, caller: Caller, path: str, *, write: bool) -> Request | None:
+        """The denial that is nearest to a path; one of reading holds for writing too."""
+        found: Request | None = None
+        for one in self._denied.values():
+            holds = one.user == caller.user and (write or not one.write)
+            nearer = found is None or len(one.path) > len(found.path)
+            if holds and nearer and covers(one.path, path):
+                found = one
+        return found
+
+    def _made(self, user: str, who: str, session: str, place: Spot, *, write: bool) -> Request:
+        return Request(
+            id=os.urandom(5).hex(),
+            user=user,
+            who=who,
+            session=session,
+            path=place.path,
+            write=write,
+            command="",
+            reason="",
+            time=iso(self._clock.now()),
+            anchor=place.anchor,
+            device=place.device,
+            inode=place.inode,
+        )
+
+    def _again(self, known: Request, session: str, place: Spot) -> Request:
+        """The same question, perhaps by a later session or about what lies there by now."""
+        renewed = msgspec.structs.replace(
+            known,
+            session=session,
+            anchor=place.anchor,
+            device=place.device,
+            inode=place.inode,
+        )
+        if renewed != known:
+            undo = self._kept()
+            self._pending[known.id] = renewed
+            self._save(undo)
+        return renewed
+
+    def _granted(self, request: Request, duration: Duration) -> Grant:
+        return Grant(
+            id=request.id,
+            user=request.user,
+            session=request.session,
+            path=request.path,
+            write=request.write,
+            duration=duration,
+            device=request.device,
+            inode=request.inode,
+            anchor=request.anchor,
+            who=request.who,
+            order=self._order,
+            time=iso(self._clock.now()),
+        )
+
+    def _check_same(self, request: Request) -> None:
+        """Make sure that the owner allows what was asked for, not what was put in its place."""
+        now = _followed(request.path)
+        was = (request.path, request.anchor, request.device, request.inode)
+        if (now.path, now.anchor, now.device, now.inode) != was:
+            reason = (
+                f"{request.path} is not what it was when it was asked for: look it over, deny "
+                "this request, and let it be asked for again"
+            )
+            raise InvalidArgumentsError([Fault("request_id", reason)])
+
+    @staticmethod
+    def _check_owner(by: Caller, act: str) -> None:
+        if not by.is_owner or by.depth:
+            who = by.peer or by.user
+            kind = "a tool's call" if by.is_owner else f"{who} is an agent"
+            raise DeniedError(f"only an owner may {act}; {kind}")
+
+    def _expire(self) -> None:
+        oldest = iso(self._clock.now() - PENDING_S)
+        for request in tuple(self._pending.values()):
+            if request.time < oldest:
+                del self._pending[request.id]
+
+    def _drop_idle(self) -> None:
+        oldest = self._clock.monotonic() - SESSION_S
+        for grant in tuple(self._grants.values()):
+            if grant.duration == "session" and self._used.get(grant.id, 0.0) < oldest:
+                del self._grants[grant.id]
+        self._used = {name: at for name, at in self._used.items() if name in self._grants}
+
+    def _load(self) -> None:
+        if self._loaded:
+            return
+        state = self._store.load(FILE, _State, _State())
+        self._pending = {one.id: one for one in state.pending}
+        self._denied = {one.id: one for one in state.denied}
+        self._grants = {one.id: one for one in state.once}
+        orders = [one.order for one in state.denied] + [one.order for one in state.once]
+        self._order = max(orders, default=0)
+        self._loaded = True
+
+    def _kept(self) -> Callable[[], None]:
+        """What things are now; returns how to bring them back."""
+        before = dict(self._pending), dict(self._denied), dict(self._grants), self._order
+
+        def undo() -> None:
+            self._pending, self._denied, self._grants, self._order = before
+
+        return undo
+
+    def _save(self, undo: Callable[[], None]) -> None:
+        """Store what outlives the daemon; where that fails, all is as before."""
+        once = [one for one in self._grants.values() if one.duration == "once"]
+        state = _State([*self._pending.values()], [*self._denied.values()], once)
+        try:
+            self._store.save(FILE, state)
+        except BaseException:
+            undo()
+            raise
+
+
+def facts(request: Request) -> dict[str, object]:
+    """A request as events and listings show it."""
+    return {
+        "request_id": request.id,
+        "user": request.user,
+        "path": request.path,
+        "write": request.write,
+        "command": request.command,
+        "reason": request.reason,
+        "time": request.time,
+        "asked_by": request.who,
+    }
+
+
+def _followed(path: str) -> Spot:
+    if not path.startswith("/") or "\0" in path:
+        raise InvalidArgumentsError([Fault("path", "must be an absolute path such as /srv/data")])
+    try:
+        return spot(path)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InvalidArgumentsError([Fault("path", f"cannot be followed: {reason}")]) from None
+
+
+def _is_for(grant: Grant, caller: Caller, session: str) -> bool:
+    if grant.user != caller.user or grant.who not in ("", caller.who):
+        return False
+    return grant.duration == "once" or not grant.who or grant.session == session
+
+
+def _lifts(grant: Grant, denial: Request) -> bool:
+    """Whether a grant is a later word on the same place, or on one inside of it."""
+    return covers(denial.path, grant.path) and grant.order > denial.order
+
+
+def _refused(path: str, name: str) -> str:
+    return (
+        f"the owner refused {path}: do not ask again; the owner may allow it after all: "
+        f"edged grant {name} once"
+    )
+
+
+def _trim(table: dict[str, Any], most: int) -> None:
+    while len(table) > most:
+        del table[next(iter(table))]
