@@ -18,7 +18,8 @@ from edged.acts import Acts, Switches, reset
 from edged.audit import Record
 from edged.dispatch import Dispatcher
 from edged.errors import DeniedError, Fault, InvalidArgumentsError
-from edged.identity import Caller
+from edged.identity import LOCAL_USER, Caller, is_user
+from edged.policy import Answer, facts
 from edged.registry import FORMATS, Registry, Session, State
 from edged.services import Services
 from edged.tokens import Tokens
@@ -60,6 +61,16 @@ class Switched(msgspec.Struct, frozen=True, omit_defaults=True):
     status: Literal["ok"]
     switched: tuple[str, ...] = ()
     blocked: tuple[str, ...] = ()
+
+
+class Decision(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An owner's word on a permission request, or on a path of a user's."""
+
+    duration: Answer
+    request_id: str = ""
+    path: str = ""
+    user: str = LOCAL_USER
+    write: bool = False
 
 
 class Catalogue(msgspec.Struct, frozen=True):
@@ -247,6 +258,73 @@ class Control:
             "size": medium.size,
             "next": end if data and end < medium.size else None,
         }
+
+    def permissions(self, caller: Caller) -> dict[str, Any]:
+        """Requests that wait, what was refused, and what is granted now.
+
+        Raises:
+            DeniedError: not an owner.
+        """
+        self.require_owner(caller, "see permission requests")
+        policy = self.services.policy
+        return {
+            "requests": [facts(one) for one in policy.pending()],
+            "denied": [facts(one) for one in policy.denied()],
+            "grants": [
+                {
+                    "id": one.id,
+                    "user": one.user,
+                    "path": one.path,
+                    "write": one.write,
+                    "duration": one.duration,
+                    "session": one.session,
+                    "asked_by": one.who,
+                    "time": one.time,
+                }
+                for one in policy.grants()
+            ],
+        }
+
+    def permit(self, caller: Caller, decision: Decision) -> None:
+        """Answer a request by its id, or all of a user's for a path, asked for or not.
+
+        Raises:
+            DeniedError: not an owner, or the session that asked.
+            NotFoundError: no such request.
+            InvalidArgumentsError: neither or both are named, or no such path or user.
+            StoreError: it is not stored.
+        """
+        self.require_owner(caller, "answer permission requests")
+        policy, request_id, path = self.services.policy, decision.request_id, decision.path
+        if bool(request_id) == bool(path):
+            raise InvalidArgumentsError([Fault("request_id", "give one of request_id and path")])
+        if request_id:
+            policy.answer(request_id, decision.duration, caller)
+            return
+        if not is_user(decision.user):
+            reason = "must be an e-mail identity such as ada@example.org, or local"
+            raise InvalidArgumentsError([Fault("user", reason)])
+        asked = policy.waiting_for(decision.user, path)
+        for request in asked:
+            policy.answer(request.id, decision.duration, caller)
+        if not asked:
+            policy.decide(decision.user, path, decision.duration, caller, write=decision.write)
+
+    def forget_permission(self, caller: Caller, name: str) -> None:
+        """Take a grant back, lift a denial or drop a request.
+
+        Raises:
+            DeniedError: not an owner.
+            NotFoundError: none of that id.
+            StoreError: it is not stored.
+        """
+        self.services.policy.forget(name, caller)
+
+    def session_ended(self, caller: Caller) -> None:
+        """A connection with a session of its own is gone, and what was the session's."""
+        policy = self.services.policy
+        if policy is not None:
+            policy.end(caller.user, caller.session)
 
     def sensors(self) -> list[dict[str, Any]]:
         """The configured sensors with their last readings, as `GET /api/sensors` shows them."""

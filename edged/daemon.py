@@ -76,6 +76,8 @@ SUBJECTS = (
     "serial",
     "onewire",
     "web",
+    "files",
+    "permission",
 )
 """Modules of `edged.tools` that are always there; `echo` needs its switch."""
 
@@ -237,6 +239,7 @@ class Daemon:
             media=media.file,
             private=self._private(),
         )
+        self._stack.push_async_callback(workspace.close)
         self.services = Services(
             config,
             clock,

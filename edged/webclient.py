@@ -75,6 +75,11 @@ class WebClient:
                 verb, body = "PUT", msgspec.json.encode(params)
         elif method == "edged/describe":
             path = f"/api/tools/{_segment(params['name'])}"
+        elif method == "edged/grant" and params.get("forget"):
+            verb, path = "DELETE", f"/api/permission/{_segment(params['forget'])}"
+        elif method == "edged/grant" and params:
+            verb, path = "POST", "/api/permission/grant"
+            body = msgspec.json.encode(params)
         elif method in _PATHS:
             path = _PATHS[method]
             path += f"?{urlencode(params)}" if params else ""
@@ -209,6 +214,7 @@ _PATHS = {
     "edged/definitions": "/api/tools",
     "edged/status": "/api/status",
     "edged/log": "/api/log",
+    "edged/grant": "/api/permission",
 }
 """Methods whose parameters are an endpoint's query."""
 

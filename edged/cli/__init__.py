@@ -39,6 +39,7 @@ VERBS = {
     "log": "show the trail of calls",
     "status": "show how the daemon and its parts are",
     "web-search": "show and change who is asked for a web search",
+    "grant": "answer permission requests of agents",
     "token": "make, list and revoke HTTP tokens",
     "config": "show the configuration that holds",
     "doctor": "check this machine, with remedies",

@@ -15,7 +15,7 @@ import msgspec
 
 from edged import __version__, jsonrpc, log
 from edged.audit import Record
-from edged.control import Control
+from edged.control import Control, Decision
 from edged.dispatch import Call
 from edged.errors import (
     WIRE,
@@ -26,6 +26,7 @@ from edged.errors import (
 )
 from edged.events import Event, visible
 from edged.identity import Caller, Role
+from edged.policy import Answer
 from edged.registry import Session
 from edged.results import Block, Result, Text, complete, failure, joined
 
@@ -146,6 +147,17 @@ class _SyncParams(msgspec.Struct):
     dry_run: bool = False
 
 
+class _GrantParams(msgspec.Struct):
+    """Nothing lists, a duration answers, `forget` takes back by an id."""
+
+    request_id: str = ""
+    path: str = ""
+    duration: Answer | None = None
+    user: str = "local"
+    write: bool = False
+    forget: str = ""
+
+
 class _TokenParams(msgspec.Struct):
     action: Literal["add", "list", "revoke"] = "list"
     name: str = ""
@@ -253,6 +265,7 @@ class Connection:
         """The connection is gone: cancel its calls."""
         if self._session is not None:
             self._session.changed = None
+            self._control.session_ended(self._caller)
         for stop in self._stops:
             stop()
         self._stops.clear()
@@ -644,6 +657,24 @@ class Connection:
         body = msgspec.json.decode(params, type=WebSearchBody)
         self._answer(request, self._control.web_search(self._caller, body))
 
+    def _grant(self, request: _Request) -> None:
+        params = msgspec.json.decode(request.params or b"{}", type=_GrantParams)
+        caller = self._caller
+        if params.forget:
+            self._control.forget_permission(caller, params.forget)
+        elif params.duration is not None:
+            decision = Decision(
+                params.duration, params.request_id, params.path, params.user, params.write
+            )
+            self._control.permit(caller, decision)
+        elif params.request_id or params.path:
+            reason = "is required: once, session or deny"
+            raise InvalidArgumentsError([Fault("duration", reason)])
+        else:
+            self._answer(request, self._control.permissions(caller))
+            return
+        self._answer(request, {"status": "ok"})
+
     def progress(self, token: bytes, count: int, content: list[Block]) -> None:
         """Send one update as MCP progress; dropped when the peer does not read."""
         if self._congested():
@@ -699,6 +730,7 @@ _METHODS: dict[str, Callable[[Connection, _Request], None]] = {
     "edged/media": Connection._media,  # noqa: SLF001
     "edged/sync": Connection._sync,  # noqa: SLF001
     "edged/token": Connection._token,  # noqa: SLF001
+    "edged/grant": Connection._grant,  # noqa: SLF001
     "edged/sensors": Connection._sensors,  # noqa: SLF001
     "edged/scan": Connection._scan,  # noqa: SLF001
     "edged/web-search": Connection._web_search,  # noqa: SLF001

@@ -24,7 +24,7 @@ from edged.identity import Caller, Role
 from edged.media import Medium
 from edged.registry import FORMATS, State
 from edged.results import Block, Result
-from edged.transports import _board, _web
+from edged.transports import _board, _permission, _web
 from edged.transports._api import Api, Request
 from edged.transports._calls import location, outcome
 from edged.transports._limits import Timing
@@ -425,4 +425,5 @@ ROUTES: tuple[Route, ...] = (
     ),
     Route("GET", "/api/status", get_status, (Answer(200, "the health", Status),)),
     *_board.ROUTES,
+    *_permission.ROUTES,
 )

@@ -28,7 +28,9 @@ from edged.errors import (
 from edged.identity import Caller
 from edged.policy import Grant, Policy, covers
 from edged.sections import Files
+from edged.units import size_bytes
 from edged.workspace.homes import Homes
+from edged.workspace.threads import Changes, Threads
 
 if TYPE_CHECKING:
     from edged.sandbox.account import Account
@@ -140,6 +142,12 @@ class Workspace:
         self._private = tuple(map(os.path.realpath, (data, *private)))
         self._media = media
         self._patterns: tuple[Patterns, Patterns, Patterns] | None = None
+        self.threads, self.changes = Threads(), Changes()
+        self.read_max = size_bytes(settings.max_read_size)
+
+    async def close(self) -> None:
+        """End what goes on in files."""
+        await self.threads.close()
 
     # Where --------------------------------------------------------------------------------
 
@@ -213,12 +221,8 @@ class Workspace:
             return Route(place, "", "", links=False)
         if place.root:
             return self._own_route(caller, place, write=write)
-        real = os.path.realpath(place.host)
-        if any(covers(own, real) for own in self._private):
-            raise DeniedError(f"{place.shown} is edged's own: no file tool reaches it")
-        deny, read, written = self._compiled()
-        if deny.covers(real) or deny.covers(place.shown):
-            raise DeniedError(f"{place.shown}: tools.files.deny of the configuration forbids it")
+        real = self.outside(place)
+        _, read, written = self._compiled()
         if (written if write else read).covers(real) or (not write and written.covers(real)):
             return Route(place, "/", real.lstrip("/"), links=False)
         grant = self.policy.find(caller, session, real, write=write)
@@ -229,6 +233,20 @@ class Workspace:
             return Route(place, "/", real.lstrip("/"), links=False, grant=grant)
         inner = real[len(grant.anchor) :].lstrip("/")
         return Route(place, grant.anchor, inner, links=False, grant=grant)
+
+    def outside(self, place: Place) -> str:
+        """The path of a place outside of the caller's directories, its links followed.
+
+        Raises:
+            DeniedError: the owner can allow it by no grant.
+        """
+        real = os.path.realpath(place.host)
+        if any(covers(own, real) for own in self._private):
+            raise DeniedError(f"{place.shown} is edged's own: no file tool reaches it")
+        deny = self._compiled()[0]
+        if deny.covers(real) or deny.covers(place.shown):
+            raise DeniedError(f"{place.shown}: tools.files.deny of the configuration forbids it")
+        return real
 
     def _medium(self, caller: Caller, path: str, *, write: bool) -> Route:
         if write:
@@ -289,6 +307,11 @@ class Workspace:
         if route.grant is not None:
             self.policy.give_back(route.grant)
 
+    def rebind(self, route: Route, device: int, inode: int) -> None:
+        """The granted file itself was replaced by its caller; see `Policy.rebind`."""
+        if route.grant is not None and route.base == "/":
+            self.policy.rebind(route.grant, device, inode)
+
     def enter(self, caller: Caller, route: Route, flags: int, mode: int = 0o600) -> int:
         """Open what a route leads to. Any thread.
 
@@ -301,7 +324,7 @@ class Workspace:
         try:
             base = self.base(route)
             with acting_as(route.account):
-                fd = self._opened(caller, route, base, flags, mode)
+                fd = self.opened(caller, route, base, flags, mode)
             self.check(caller, route, fd)
             found, fd = fd, -1
             return found
@@ -312,7 +335,13 @@ class Workspace:
         finally:
             close(base, fd)
 
-    def _opened(self, caller: Caller, route: Route, base: int, flags: int, mode: int) -> int:
+    def opened(self, caller: Caller, route: Route, base: int, flags: int, mode: int = 0) -> int:
+        """Open what a route leads to, with the rights that this thread has now.
+
+        Raises:
+            OSError: the kernel's.
+            DeniedError: it is neither file nor directory.
+        """
         from edged.workspace import beneath  # noqa: PLC0415  ctypes is heavy
 
         def absolute(target: str) -> tuple[int, str] | None:
@@ -320,8 +349,7 @@ class Workspace:
             place = self.place(caller, target)
             if not place.root:
                 return None
-            with beneath.acting_as_itself(route.account):
-                return os.open(place.root, _ROOT), place.inner
+            return self.root(route, place), place.inner
 
         if flags & os.O_PATH == 0:
             # A pipe that nobody writes to must not be waited for.
@@ -370,6 +398,14 @@ class Workspace:
             raise DeniedError(_swapped(route.base))
         return fd
 
+    @staticmethod
+    def root(route: Route, place: Place) -> int:
+        """Another of the caller's own directories, while this thread acts for the route."""
+        from edged.workspace.beneath import acting_as_itself  # noqa: PLC0415  ctypes is heavy
+
+        with acting_as_itself(route.account):
+            return os.open(place.root, _ROOT)
+
     def check(self, caller: Caller, route: Route, fd: int) -> None:
         """Make sure that what is open is a file or directory that may be had. Any thread.
 
@@ -385,11 +421,24 @@ class Workspace:
         if route.links and self._compiled()[0]:
             from edged.workspace.beneath import path_of  # noqa: PLC0415  ctypes is heavy
 
-            # A link or a rename may have led to what a pattern forbids.
-            place = self.place(caller, path_of(fd).removesuffix(" (deleted)"))
-            deny = self._compiled()[0]
-            if deny.covers(place.shown) or deny.covers(place.host):
-                raise DeniedError(f"{shown}: tools.files.deny of the configuration forbids it")
+            self.check_real(caller, route, path_of(fd), write=False)
+
+    def check_real(self, caller: Caller, route: Route, real: str, *, write: bool) -> None:
+        """Make sure that links led to nothing that is forbidden. Any thread.
+
+        Raises:
+            DeniedError: to what a pattern denies, or what is not to be written.
+        """
+        if not route.links:
+            return
+        place = self.place(caller, real.removesuffix(" (deleted)"))
+        if write and not place.write:
+            raise DeniedError(f"{route.place.shown} leads to {place.shown}, which is read-only")
+        deny = self._compiled()[0]
+        if deny.covers(place.shown) or deny.covers(place.host):
+            raise DeniedError(
+                f"{route.place.shown}: tools.files.deny of the configuration forbids it"
+            )
 
 
 def _check_kind(found: os.stat_result, shown: str) -> None:

@@ -1,0 +1,93 @@
+"""`edged grant`: what agents ask for beside their own directories, and the owner's answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from edged.cli import UsageError, show
+from edged.cli.parser import Parser, add_connection, add_json, connect
+
+EXAMPLE = (
+    "edged grant\n"
+    "edged grant 3f9a1c77e2 once\n"
+    "edged grant /srv/data session --user ada@example.org --write\n"
+    "edged grant --forget 3f9a1c77e2"
+)
+ANSWERS = ("once", "session", "deny")
+
+
+def options(parser: Parser) -> None:
+    """Add the verb's options."""
+    parser.add_argument("request", metavar="ID|PATH", nargs="?", help="of a request, or a path")
+    parser.add_argument(
+        "answer", choices=ANSWERS, nargs="?", help="for one use, its session, or never"
+    )
+    parser.add_argument("--user", metavar="U", help="with a path: whose agents (local)")
+    parser.add_argument("--write", action="store_true", help="with a path: to write there too")
+    parser.add_argument(
+        "--forget", metavar="ID", help="take a grant back, lift a denial, drop a request"
+    )
+    add_json(parser)
+    add_connection(parser)
+
+
+def run(args: Any) -> int:
+    """Run the verb; returns the exit code."""
+    if args.forget and args.request:
+        raise UsageError("--forget goes alone: see edged grant --help")
+    if args.request and not args.answer:
+        raise UsageError(f"answer {args.request} by once, session or deny")
+    by_path = bool(args.request) and args.request.startswith("/")
+    if (args.user or args.write) and not by_path:
+        raise UsageError("--user and --write go with a path: a request says them itself")
+    client = connect(args)
+    if not args.request and not args.forget:
+        found = client.request("edged/grant")
+        if args.json:
+            show.json({name: found[name] for name in ("requests", "denied", "grants")})
+        else:
+            _listed(found)
+        return 0
+    if args.forget:
+        params, told = {"forget": args.forget}, f"{args.forget}: forgotten"
+    elif by_path:
+        params = {"path": args.request, "user": args.user or "local", "write": args.write}
+        told = f"{args.request}: {args.answer}"
+    else:
+        params, told = {"request_id": args.request}, f"{args.request}: {args.answer}"
+    if args.request:
+        params["duration"] = args.answer
+    answer = client.request("edged/grant", params)
+    if args.json:
+        show.json({"status": answer["status"]})
+    else:
+        show.out(told)
+    return 0
+
+
+def _listed(found: dict[str, Any]) -> None:
+    rows = [
+        *(("waits", one) for one in found["requests"]),
+        *((one["duration"], one) for one in found["grants"]),
+        *(("denied", one) for one in found["denied"]),
+    ]
+    if not rows:
+        show.out("nobody asks for anything, and nothing is granted")
+        return
+    header = ("ID", "STATE", "USER", "MAY", "PATH")
+    columns = show.Columns(header, [_row(state, one) for state, one in rows])
+    show.out(columns.header())
+    for state, one in rows:
+        for line in columns.lines(_row(state, one), ("", _COLOURS.get(state, "green"))):
+            show.out(line)
+        show.below(": ".join(filter(None, (one.get("command"), one.get("reason")))))
+    if found["requests"]:
+        show.out("answer with: edged grant ID once|session|deny")
+
+
+_COLOURS = {"waits": "yellow", "denied": "red"}
+
+
+def _row(state: str, one: dict[str, Any]) -> tuple[str, ...]:
+    may = "write" if one["write"] else "read"
+    return one.get("request_id") or one["id"], state, one["user"], may, one["path"]

@@ -1,0 +1,686 @@
+"""`read_file`, `write_file`, `edit_file`, `append_file`, `list_dir`: the caller's files.
+
+What may be reached is the workspace's to say (`edged.workspace`); here is what is read
+and written there, in which parts, and how it is told.
+"""
+
+from __future__ import annotations
+
+import binascii
+import os
+import stat
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from edged.errors import (
+    EdgedError,
+    Fault,
+    InvalidArgumentsError,
+    NotFoundError,
+    StoreError,
+    TooLargeError,
+)
+from edged.results import Result, Text
+from edged.tool import READS, Context, Hints, tool
+from edged.tools._turns import turn
+
+if TYPE_CHECKING:
+    from edged.workspace import Route, Workspace
+    from edged.workspace.replace import Written
+
+EDIT_MAX = 8 << 20
+"""Bytes of a file that is edited: it is in memory, before and after."""
+
+APPEND_MAX = 1 << 20
+"""Bytes up to which a file is written anew by append_file, whole or not at all."""
+
+LIST_MAX = 1_000
+"""Entries of one answer of list_dir."""
+
+LIST_TEXT_MAX = 50_000
+"""Characters of one answer of list_dir."""
+
+ENTRIES_MAX = 100_000
+"""Entries of a directory that are sorted; of further ones only the number is told."""
+
+SMALL_DIRECTORY = 64 << 10
+"""Bytes of a directory that is listed without a thread."""
+
+PATHS = {"file_path": "path", "file": "path", "filename": "path", "filepath": "path"}
+"""Other words for `path`."""
+
+Path = Annotated[
+    str,
+    Meta(
+        description="Relative to the workspace, or /workspace/…, /officer/user/…; other paths "
+        "need the owner's permission.",
+        min_length=1,
+    ),
+]
+Encoding = Annotated[
+    Literal["text", "base64"], Meta(description="base64 for files that are no text.")
+]
+
+_Count = Annotated[int, Meta(ge=1)]
+
+
+# Reading ----------------------------------------------------------------------------------
+
+
+class ReadFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Inputs of `read_file`."""
+
+    path: Annotated[str, Meta(description="As for the other tools, or media://…", min_length=1)]
+    offset: Annotated[
+        Annotated[int, Meta(ge=0)] | None,
+        Meta(description="First byte; next_offset of the answer before."),
+    ] = None
+    length: Annotated[_Count | None, Meta(description="Bytes, at most.")] = None
+    start_line: Annotated[
+        _Count | None, Meta(description="First line, from 1: reads by lines, numbered.")
+    ] = None
+    max_lines: Annotated[_Count | None, Meta(description="Lines, at most.")] = None
+    mode: Annotated[
+        Literal["bytes", "lines"] | None,
+        Meta(description="lines: with their numbers; by itself where lines are asked for."),
+    ] = None
+    encoding: Encoding = "text"
+
+    def __post_init__(self) -> None:
+        by_line = self.start_line is not None or self.max_lines is not None
+        by_byte = self.offset is not None or self.length is not None
+        if by_line and (by_byte or self.mode == "bytes"):
+            raise ValueError("start_line and max_lines go without offset, length and mode bytes")
+        if self.mode == "lines" and by_byte:
+            raise ValueError("offset and length go with mode bytes; lines have start_line")
+        if self.encoding == "base64" and (by_line or self.mode == "lines"):
+            raise ValueError("encoding base64 goes with mode bytes")
+
+    @property
+    def mode_or_none(self) -> str | None:
+        """What the inputs say of the mode; None leaves it to the configuration."""
+        if self.start_line is not None or self.max_lines is not None:
+            return "lines"
+        if self.offset is not None or self.length is not None or self.encoding == "base64":
+            return "bytes"
+        return self.mode
+
+
+@tool(
+    "read_file",
+    label="Read a file",
+    category="filesystem",
+    hints=READS,
+    cut=False,
+    aliases={**PATHS, "limit": "length", "line": "start_line", "lines": "max_lines"},
+)
+def read_file(params: ReadFile, ctx: Context) -> Result | Awaitable[Result]:
+    """Read a file, in parts where it is long; the answer says where the next part begins."""
+    workspace: Workspace = ctx.services.workspace
+    route = workspace.route(ctx.caller, ctx.caller.session, params.path, write=False)
+    if route.place.names:
+        raise _is_directory(route)
+    reading = _Reading(params, workspace, route, ctx)
+    if route.place.root and not reading.by_line:
+        try:
+            return reading.at_once()
+        except BlockingIOError:
+            pass
+    return reading.on_a_thread()
+
+
+class _Reading:
+    """One read."""
+
+    def __init__(self, params: ReadFile, workspace: Workspace, route: Route, ctx: Context) -> None:
+        self._params, self._workspace, self._route, self._ctx = params, workspace, route, ctx
+        mode = params.mode_or_none or workspace.settings.mode
+        self.by_line = mode == "lines"
+
+    def at_once(self) -> Result:
+        """What is in the kernel's memory already.
+
+        Raises:
+            BlockingIOError: the disk has to be waited for.
+        """
+        fd = self._workspace.enter(self._ctx.caller, self._route, os.O_RDONLY)
+        try:
+            size = os.fstat(fd).st_size
+            return self._part(fd, lambda offset, count: _cached(fd, offset, count, size))
+        finally:
+            os.close(fd)
+
+    async def on_a_thread(self) -> Result:
+        workspace, route = self._workspace, self._route
+
+        def work(stopped: Callable[[], bool]) -> Result:
+            fd = workspace.enter(self._ctx.caller, route, os.O_RDONLY)
+            try:
+                if self.by_line:
+                    return self._lines(fd, stopped)
+                return self._part(fd, lambda offset, count: _pread(fd, offset, count))
+            except OSError as error:
+                if isinstance(error, EdgedError):
+                    raise
+                from edged.workspace import fault  # noqa: PLC0415  loaded already
+
+                raise fault(route.place.shown, error) from None
+            finally:
+                os.close(fd)
+
+        async with _used(self._ctx, workspace, route):
+            return await workspace.threads.run(work)
+
+    def _part(self, fd: int, read: Callable[[int, int], bytes]) -> Result:
+        from edged.workspace import pages  # noqa: PLC0415  at the first file
+
+        params, shown = self._params, self._route.place.shown
+        size = self._size(fd)
+        offset = params.offset or 0
+        length = min(params.length or self._workspace.read_max, self._workspace.read_max)
+        if params.encoding == "base64":
+            data = read(offset, length)
+            end = offset + len(data)
+            found = pages.Page(data, offset, end if end < size else None)
+            text = binascii.b2a_base64(data, newline=False).decode()
+        else:
+            found = pages.page(read, offset, length)
+            self._check_text(found.data, found.offset, read)
+            text = found.data.decode("utf-8", "replace")
+        facts = {
+            "path": shown,
+            "size": max(size, found.offset + len(found.data)),
+            "offset": found.offset,
+            "length": len(found.data),
+            "next_offset": found.next,
+        }
+        return _shown(text, _note_of_bytes(shown, found, size), facts)
+
+    def _lines(self, fd: int, stopped: Callable[[], bool]) -> Result:
+        from edged.workspace import pages  # noqa: PLC0415  at the first file
+
+        params, shown = self._params, self._route.place.shown
+        size, first = self._size(fd), params.start_line or 1
+
+        def read(offset: int, count: int) -> bytes:
+            return _pread(fd, offset, count)
+
+        found = pages.lines(read, first, params.max_lines, self._workspace.read_max, stopped)
+        if found is None:
+            reason = f"{shown} has fewer than {first} lines"
+            raise InvalidArgumentsError([Fault("start_line", reason)])
+        self._check_text(b"\n".join(found.lines), found.offset, read)
+        rows = [
+            f"{first + index}|{line.decode('utf-8', 'replace')}"
+            for index, line in enumerate(found.lines)
+        ]
+        last = first + len(found.lines) - 1
+        facts = {
+            "path": shown,
+            "size": size,
+            "first_line": first,
+            "last_line": last,
+            "next_line": None if found.next is None or found.is_cut else last + 1,
+            "next_offset": found.next,
+        }
+        note = ""
+        if not found.lines:
+            note = f"[{shown} is empty]"
+        elif found.is_cut:
+            note = (
+                f"[line {last} is not whole: read on with offset={found.next} of {size} bytes; "
+                f"the next line is start_line={last + 1}]"
+            )
+        elif found.next is not None:
+            note = f"[lines {first} to {last}: read on with start_line={last + 1}]"
+        return _shown("\n".join(rows), note, facts)
+
+    def _size(self, fd: int) -> int:
+        found = os.fstat(fd)
+        if stat.S_ISDIR(found.st_mode):
+            raise _is_directory(self._route)
+        return found.st_size
+
+    def _check_text(self, data: bytes, offset: int, read: Callable[[int, int], bytes]) -> None:
+        """Refuse what is no text: it would fill a model's context with noise."""
+        from edged.workspace import pages  # noqa: PLC0415  at the first file
+
+        head = read(0, pages.HEAD) if offset else data[: pages.HEAD]
+        kind = pages.kind(head, data)
+        if kind:
+            shown = self._route.place.shown
+            reason = f"{shown} is {kind}, no text; encoding=base64 reads its bytes"
+            raise InvalidArgumentsError([Fault("path", reason)])
+
+
+def _note_of_bytes(shown: str, page: Any, size: int) -> str:
+    if page.next is not None:
+        last = page.offset + len(page.data) - 1
+        return f"[bytes {page.offset} to {last} of {size}: read on with offset={page.next}]"
+    if page.data:
+        return f"[from byte {page.offset} to the end, {size} bytes]" if page.offset else ""
+    if page.offset:
+        return f"[offset {page.offset} is behind the end: {shown} has {size} bytes]"
+    return f"[{shown} is empty]"
+
+
+def _shown(text: str, note: str, facts: dict[str, Any]) -> Result:
+    """Text as it is, and in a block of its own what there is to say about it."""
+    content = [Text(part) for part in (text, note) if part]
+    return Result([*content], structured=facts)
+
+
+def _cached(fd: int, offset: int, count: int, size: int) -> bytes:
+    """`_pread` of what needs no disk (preadv2(2), RWF_NOWAIT).
+
+    Raises:
+        BlockingIOError: it needs it, or the file system cannot tell.
+    """
+    wanted = max(0, min(count, size - offset))
+    if size and not wanted:
+        return b""
+    data = bytearray(wanted or count)
+    try:
+        there = os.preadv(fd, [data], offset, os.RWF_NOWAIT)
+    except OSError:
+        # A thread meets the same fault, and says it in words.
+        raise BlockingIOError from None
+    if there < wanted:
+        raise BlockingIOError
+    del data[there:]
+    return bytes(data)
+
+
+def _pread(fd: int, offset: int, count: int) -> bytes:
+    """So many bytes, fewer only at the end."""
+    parts: list[bytes] = []
+    while count > 0:
+        part = os.pread(fd, count, offset)
+        if not part:
+            break
+        parts.append(part)
+        offset += len(part)
+        count -= len(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _is_directory(route: Route) -> InvalidArgumentsError:
+    reason = f"{route.place.shown} is a directory: list_dir shows what is in it"
+    return InvalidArgumentsError([Fault("path", reason)])
+
+
+# Writing ----------------------------------------------------------------------------------
+
+
+class WriteFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Inputs of `write_file`."""
+
+    path: Path
+    content: Annotated[str, Meta(description="All of it, written exactly so.")]
+    overwrite: Annotated[
+        bool, Meta(description="false: refuse where the file is there already.")
+    ] = True
+    encoding: Encoding = "text"
+
+
+@tool(
+    "write_file",
+    label="Write a file",
+    category="filesystem",
+    hints=Hints(idempotent=True, open_world=False),
+    aliases={**PATHS, "text": "content", "data": "content", "contents": "content"},
+)
+async def write_file(params: WriteFile, ctx: Context) -> Result:
+    """Create a file or replace it whole; directories above it are made."""
+    from edged.workspace.replace import replace  # noqa: PLC0415  ctypes is heavy
+
+    data = _bytes(params.content, params.encoding)
+    workspace: Workspace = ctx.services.workspace
+    route = workspace.route(ctx.caller, ctx.caller.session, params.path, write=True)
+    async with _changed(ctx, workspace, route) as rebound:
+        written = await workspace.threads.run(
+            lambda stopped: replace(
+                workspace,
+                ctx.caller,
+                route,
+                data,
+                overwrite=params.overwrite,
+                stopped=stopped,
+            )
+        )
+        rebound(written)
+    act = "created" if written.created else "replaced"
+    return _told(route, written, f"{act} {route.place.shown}, {written.size} bytes")
+
+
+class AppendFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Inputs of `append_file`."""
+
+    path: Path
+    content: Annotated[str, Meta(description="What to add, exactly so; end a line yourself.")]
+    encoding: Encoding = "text"
+
+
+@tool(
+    "append_file",
+    label="Append to a file",
+    category="filesystem",
+    hints=Hints(destructive=False, open_world=False),
+    aliases={**PATHS, "text": "content", "data": "content", "contents": "content"},
+)
+async def append_file(params: AppendFile, ctx: Context) -> Result:
+    """Add to the end of a file, which is created where it is missing."""
+    data = _bytes(params.content, params.encoding)
+    workspace: Workspace = ctx.services.workspace
+    route = workspace.route(ctx.caller, ctx.caller.session, params.path, write=True)
+    async with _changed(ctx, workspace, route) as rebound:
+        written = await workspace.threads.run(
+            lambda stopped: _appended(workspace, ctx, route, data, stopped)
+        )
+        rebound(written)
+    act = "created" if written.created else f"appended {len(data)} bytes to"
+    return _told(route, written, f"{act} {route.place.shown}, {written.size} bytes")
+
+
+def _appended(
+    workspace: Workspace, ctx: Context, route: Route, data: bytes, stopped: Callable[[], bool]
+) -> Written:
+    from edged.workspace import replace as writing  # noqa: PLC0415  ctypes is heavy
+
+    try:
+        fd = workspace.enter(ctx.caller, route, os.O_RDONLY)
+    except NotFoundError:
+        return writing.replace(
+            workspace, ctx.caller, route, data, overwrite=False, stopped=stopped
+        )
+    try:
+        found = os.fstat(fd)
+        if stat.S_ISDIR(found.st_mode):
+            raise _is_directory(route)
+        if found.st_size > APPEND_MAX:
+            return writing.append(workspace, ctx.caller, route, data, stopped)
+        before = _pread(fd, 0, found.st_size)
+    finally:
+        os.close(fd)
+    return writing.replace(
+        workspace, ctx.caller, route, before + data, expected=found, stopped=stopped
+    )
+
+
+class EditFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Inputs of `edit_file`."""
+
+    path: Path
+    old_text: Annotated[
+        str, Meta(description="A passage that occurs once, copied exactly.", min_length=1)
+    ]
+    new_text: Annotated[str, Meta(description="What is to stand there.")]
+    replace_all: Annotated[bool, Meta(description="Replace it wherever it occurs.")] = False
+
+    def __post_init__(self) -> None:
+        if self.old_text == self.new_text:
+            raise ValueError("old_text and new_text are the same: nothing would change")
+
+
+@tool(
+    "edit_file",
+    label="Edit a file",
+    category="filesystem",
+    hints=Hints(open_world=False),
+    aliases={
+        **PATHS,
+        **dict.fromkeys(("old_string", "oldText", "old_str", "search"), "old_text"),
+        **dict.fromkeys(("new_string", "newText", "new_str", "replace"), "new_text"),
+        "replaceAll": "replace_all",
+    },
+)
+async def edit_file(params: EditFile, ctx: Context) -> Result:
+    """Replace a passage of a text file by another; answers with the diff."""
+    workspace: Workspace = ctx.services.workspace
+    old, new = _bytes(params.old_text), _bytes(params.new_text)
+    route = workspace.route(ctx.caller, ctx.caller.session, params.path, write=True)
+    async with _changed(ctx, workspace, route) as rebound:
+        written, count, diff = await workspace.threads.run(
+            lambda stopped: _edited(
+                workspace, ctx, route, old, new, every=params.replace_all, stopped=stopped
+            )
+        )
+        rebound(written)
+    facts = {"path": route.place.shown, "bytes": written.size, "replacements": count}
+    return Result([Text(diff)], structured=facts)
+
+
+def _edited(
+    workspace: Workspace,
+    ctx: Context,
+    route: Route,
+    old: bytes,
+    new: bytes,
+    *,
+    every: bool,
+    stopped: Callable[[], bool],
+) -> tuple[Written, int, str]:
+    from edged.workspace import edits, pages  # noqa: PLC0415  at the first edit
+    from edged.workspace.replace import replace  # noqa: PLC0415  ctypes is heavy
+
+    shown = route.place.shown
+    fd = workspace.enter(ctx.caller, route, os.O_RDONLY)
+    try:
+        found = os.fstat(fd)
+        if stat.S_ISDIR(found.st_mode):
+            raise _is_directory(route)
+        if found.st_size > EDIT_MAX:
+            limit = EDIT_MAX >> 20
+            raise TooLargeError(f"{shown} has {found.st_size} bytes: edits end at {limit} MiB")
+        data = _pread(fd, 0, EDIT_MAX + 1)
+    finally:
+        os.close(fd)
+    kind = pages.kind(data[: pages.HEAD], data)
+    if kind:
+        raise InvalidArgumentsError([Fault("path", f"{shown} is {kind}, no text to edit")])
+    try:
+        edit = edits.replace(data, old, new, every=every)
+    except edits.EditError as error:
+        raise InvalidArgumentsError([Fault("old_text", f"{shown}: {error}")]) from None
+    if len(edit.data) > EDIT_MAX + len(new):
+        limit = EDIT_MAX >> 20
+        raise TooLargeError(f"{shown} would have {len(edit.data)} bytes: edits end at {limit} MiB")
+    diff = edits.diff(data, edit, shown)
+    written = replace(
+        workspace,
+        ctx.caller,
+        route,
+        edit.data,
+        create=False,
+        expected=found,
+        stopped=stopped,
+    )
+    return written, len(edit.places), diff
+
+
+def _bytes(content: str, encoding: str = "text") -> bytes:
+    try:
+        if encoding == "text":
+            return content.encode()
+        return binascii.a2b_base64(content, strict_mode=True)
+    except UnicodeEncodeError:
+        reason = "has half a character (a lone surrogate), which no file can hold as UTF-8"
+    except binascii.Error as error:
+        reason = f"is not base64: {error}"
+    raise InvalidArgumentsError([Fault("content", reason)])
+
+
+def _told(route: Route, written: Written, text: str) -> Result:
+    facts = {"path": route.place.shown, "bytes": written.size, "created": written.created}
+    return Result([Text(text)], structured=facts)
+
+
+@asynccontextmanager
+async def _used(ctx: Context, workspace: Workspace, route: Route) -> AsyncIterator[None]:
+    """A turn at the files, and the grant of the route used where something comes of it."""
+    async with turn(ctx.services.board, "files", ctx.caller.who):
+        workspace.use(route)
+        try:
+            yield
+        except EdgedError:
+            with suppress(StoreError):
+                workspace.give_back(route)
+            raise
+
+
+@asynccontextmanager
+async def _changed(
+    ctx: Context, workspace: Workspace, route: Route
+) -> AsyncIterator[Callable[[Written], None]]:
+    """As `_used`, and one after the other for one file; hands out what to do in the end."""
+
+    def rebound(written: Written) -> None:
+        if route.grant is not None:
+            workspace.rebind(route, written.device, written.inode)
+
+    async with workspace.changes.of(route.place.host), _used(ctx, workspace, route):
+        yield rebound
+
+
+# Listing ----------------------------------------------------------------------------------
+
+
+class ListDir(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Inputs of `list_dir`."""
+
+    path: Path = "."
+    offset: Annotated[
+        int, Meta(ge=0, description="Entries to pass over; next_offset of the answer before.")
+    ] = 0
+    limit: Annotated[int, Meta(ge=1, le=LIST_MAX, description="Entries, at most.")] = LIST_MAX
+
+
+@tool(
+    "list_dir",
+    label="List a directory",
+    category="filesystem",
+    hints=READS,
+    cut=False,
+    aliases={"directory": "path", "dir": "path", "folder": "path", "max_results": "limit"},
+)
+def list_dir(params: ListDir, ctx: Context) -> Result | Awaitable[Result]:
+    """List the files and directories in a directory, with the sizes of files."""
+    workspace: Workspace = ctx.services.workspace
+    route = workspace.route(ctx.caller, ctx.caller.session, params.path, write=False)
+    if route.place.names:
+        rows = [(name, "directory", 0, "") for name in route.place.names]
+        return _listing(route, params, rows, len(rows))
+    if route.place.root:
+        fd = _opened_directory(workspace, ctx, route)
+        try:
+            if os.fstat(fd).st_size <= SMALL_DIRECTORY:
+                return _listed(fd, route, params, lambda: False)
+        finally:
+            os.close(fd)
+    return _list_on_a_thread(params, ctx, workspace, route)
+
+
+async def _list_on_a_thread(
+    params: ListDir, ctx: Context, workspace: Workspace, route: Route
+) -> Result:
+    def work(stopped: Callable[[], bool]) -> Result:
+        fd = _opened_directory(workspace, ctx, route)
+        try:
+            return _listed(fd, route, params, stopped)
+        finally:
+            os.close(fd)
+
+    async with _used(ctx, workspace, route):
+        return await workspace.threads.run(work)
+
+
+def _opened_directory(workspace: Workspace, ctx: Context, route: Route) -> int:
+    fd = workspace.enter(ctx.caller, route, os.O_RDONLY)
+    if stat.S_ISDIR(os.fstat(fd).st_mode):
+        return fd
+    os.close(fd)
+    reason = f"{route.place.shown} is a file: read_file shows what is in it"
+    raise InvalidArgumentsError([Fault("path", reason)])
+
+
+_Row = tuple[str, str, int, str]
+"""Name, type, size, target of a link."""
+
+
+def _listed(fd: int, route: Route, params: ListDir, stopped: Callable[[], bool]) -> Result:
+    names: list[str] = []
+    total = 0
+    with os.scandir(fd) as entries:
+        for entry in entries:
+            total += 1
+            if total <= ENTRIES_MAX:
+                names.append(entry.name)
+            elif stopped():
+                break
+    names.sort()
+    chosen = names[params.offset : params.offset + params.limit]
+    return _listing(route, params, [row for name in chosen if (row := _row(fd, name))], total)
+
+
+def _row(fd: int, name: str) -> _Row | None:
+    try:
+        found = os.stat(name, dir_fd=fd, follow_symlinks=False)
+    except OSError:
+        # It went away meanwhile.
+        return None
+    mode = found.st_mode
+    if stat.S_ISREG(mode):
+        return name, "file", found.st_size, ""
+    if stat.S_ISDIR(mode):
+        return name, "directory", 0, ""
+    if stat.S_ISLNK(mode):
+        try:
+            return name, "link", 0, os.readlink(name, dir_fd=fd)
+        except OSError:
+            return None
+    return name, "special", 0, ""
+
+
+def _listing(route: Route, params: ListDir, rows: list[_Row], total: int) -> Result:
+    lines: list[str] = []
+    entries: list[dict[str, Any]] = []
+    room = LIST_TEXT_MAX
+    for row in rows:
+        line, facts = _entry(*row)
+        room -= len(line) + 1
+        if room < 0 and lines:
+            break
+        lines.append(line)
+        entries.append(facts)
+    end = params.offset + len(lines)
+    more = end if lines and end < min(total, ENTRIES_MAX) else None
+    shown = route.place.shown
+    note = ""
+    if more is not None:
+        note = f"[{params.offset + 1} to {end} of {total} entries: list on with offset={more}]"
+    elif not lines:
+        note = f"[{shown} is empty]" if not total else f"[{shown} has {total} entries]"
+    elif total > ENTRIES_MAX:
+        note = f"[{total} entries: those after the first {ENTRIES_MAX} are left out]"
+    facts = {"path": shown, "entries": entries, "total": total, "next_offset": more}
+    return _shown("\n".join(lines), note, facts)
+
+
+def _entry(name: str, kind: str, size: int, target: str) -> tuple[str, dict[str, Any]]:
+    # A name may have line ends in it, or bytes that are no characters.
+    shown = name if name.isprintable() else ascii(name)
+    if kind == "file":
+        return f"FILE: {shown} ({size} bytes)", {"name": shown, "type": kind, "size": size}
+    if kind == "directory":
+        return f"DIR:  {shown}", {"name": shown, "type": kind}
+    if kind == "link":
+        to = target if target.isprintable() else ascii(target)
+        return f"LINK: {shown} -> {to}", {"name": shown, "type": kind, "target": to}
+    return f"SPECIAL: {shown}", {"name": shown, "type": kind}
+
+
+TOOLS = (read_file, write_file, edit_file, append_file, list_dir)
