@@ -16,12 +16,15 @@ from edged.events import Events
 from edged.finder import Finder
 from edged.identity import Caller
 from edged.media import Media
+from edged.policy import Policy
 from edged.registry import Registry
-from edged.sections import Discovery
+from edged.sections import Discovery, Files
 from edged.services import Services
 from edged.store import Store
 from edged.testing.clock import FakeClock
 from edged.tokens import Tokens
+from edged.workspace import Workspace
+from edged.workspace.homes import Homes
 
 # How long an example takes says how busy the machine is.
 settings.register_profile("edged", deadline=None)
@@ -50,9 +53,16 @@ class Core:
         )  # fmt: skip
         self.media = Media(self.data, self.clock)
         self.finder = Finder(self.registry, Discovery())
+        private = (self.data,)
+        self.policy = Policy(self.store, self.clock, self.events, private=private)
+        self.workspace = Workspace(
+            self.data, Homes(self.data, {}), self.policy, Files(), media=self.media.file,
+            private=private,
+        )  # fmt: skip
         services = Services(
             Config(), self.clock, self.data, self.store, self.events, self.media, self.trail,
             self.board, lambda *call: self.control.describe(*call), finder=self.finder,
+            policy=self.policy, workspace=self.workspace,
         )  # fmt: skip
         self.dispatcher = Dispatcher(self.registry, services, self.spawn, (SECRET,))
         catalogue = Catalogue(lambda _: self.waits, self.sync, lambda: {"problems": []})
@@ -94,5 +104,6 @@ async def core(tmp_path):
         yield made
         await made.dispatcher.drain(1.0)
         made.finder.close()
+        await made.workspace.close()
     assert not made.tasks, "a task outlived its test"
     assert not made.dispatcher.running

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from edged.clock import iso
 from edged.errors import (
     EdgedError,
     Fault,
@@ -30,6 +31,8 @@ from edged.tools._turns import turn
 
 if TYPE_CHECKING:
     from edged.workspace import Route, Workspace
+    from edged.workspace.opening import Way
+    from edged.workspace.pages import Page, Read
     from edged.workspace.replace import Written
 
 EDIT_MAX = 8 << 20
@@ -46,6 +49,13 @@ LIST_TEXT_MAX = 50_000
 
 ENTRIES_MAX = 100_000
 """Entries of a directory that are sorted; of further ones only the number is told."""
+
+LISTS_MAX = 64
+"""Small directories whose lists are kept until they change."""
+
+SETTLED_S = 3.0
+"""A directory that changed less than this before it was read may change again and keep its
+time: a FAT counts in steps of two seconds, the kernel's clock in ticks."""
 
 SMALL_DIRECTORY = 64 << 10
 """Bytes of a directory that is listed without a thread."""
@@ -147,10 +157,15 @@ class _Reading:
         Raises:
             BlockingIOError: the disk has to be waited for.
         """
-        fd = self._workspace.enter(self._ctx.caller, self._route, os.O_RDONLY)
+        params = self._params
+        fd, found = self._workspace.way(self._ctx.caller, self._route).look(os.O_RDONLY)
         try:
-            size = os.fstat(fd).st_size
-            return self._part(fd, lambda offset, count: _cached(fd, offset, count, size))
+            size = self._size(found)
+            if params.mode_or_none is None and 0 < size <= self._workspace.read_max:
+                data = _cached(fd, 0, size, size)
+                self._check_text(data, 0, _nothing)
+                return Result([Text(data.decode("utf-8", "replace"))])
+            return self._part(found, lambda offset, count: _cached(fd, offset, count, size))
         finally:
             os.close(fd)
 
@@ -158,15 +173,15 @@ class _Reading:
         workspace, route = self._workspace, self._route
 
         def work(stopped: Callable[[], bool]) -> Result:
-            fd = workspace.enter(self._ctx.caller, route, os.O_RDONLY)
+            fd, found = workspace.way(self._ctx.caller, route).look(os.O_RDONLY)
             try:
                 if self.by_line:
-                    return self._lines(fd, stopped)
-                return self._part(fd, lambda offset, count: _pread(fd, offset, count))
+                    return self._lines(fd, found, stopped)
+                return self._part(found, lambda offset, count: _pread(fd, offset, count))
             except OSError as error:
                 if isinstance(error, EdgedError):
                     raise
-                from edged.workspace import fault  # noqa: PLC0415  loaded already
+                from edged.workspace.opening import fault  # noqa: PLC0415  loaded already
 
                 raise fault(route.place.shown, error) from None
             finally:
@@ -175,11 +190,11 @@ class _Reading:
         async with _used(self._ctx, workspace, route):
             return await workspace.threads.run(work)
 
-    def _part(self, fd: int, read: Callable[[int, int], bytes]) -> Result:
+    def _part(self, there: os.stat_result, read: Read) -> Result:
         from edged.workspace import pages  # noqa: PLC0415  at the first file
 
         params, shown = self._params, self._route.place.shown
-        size = self._size(fd)
+        size = self._size(there)
         offset = params.offset or 0
         length = min(params.length or self._workspace.read_max, self._workspace.read_max)
         if params.encoding == "base64":
@@ -191,6 +206,9 @@ class _Reading:
             found = pages.page(read, offset, length)
             self._check_text(found.data, found.offset, read)
             text = found.data.decode("utf-8", "replace")
+        if found.data and found.next is None and not found.offset:
+            # All of it: there is nothing to say beside it.
+            return Result([Text(text)])
         facts = {
             "path": shown,
             "size": max(size, found.offset + len(found.data)),
@@ -200,11 +218,11 @@ class _Reading:
         }
         return _shown(text, _note_of_bytes(shown, found, size), facts)
 
-    def _lines(self, fd: int, stopped: Callable[[], bool]) -> Result:
+    def _lines(self, fd: int, there: os.stat_result, stopped: Callable[[], bool]) -> Result:
         from edged.workspace import pages  # noqa: PLC0415  at the first file
 
         params, shown = self._params, self._route.place.shown
-        size, first = self._size(fd), params.start_line or 1
+        size, first = self._size(there), params.start_line or 1
 
         def read(offset: int, count: int) -> bytes:
             return _pread(fd, offset, count)
@@ -239,13 +257,12 @@ class _Reading:
             note = f"[lines {first} to {last}: read on with start_line={last + 1}]"
         return _shown("\n".join(rows), note, facts)
 
-    def _size(self, fd: int) -> int:
-        found = os.fstat(fd)
-        if stat.S_ISDIR(found.st_mode):
+    def _size(self, there: os.stat_result) -> int:
+        if stat.S_ISDIR(there.st_mode):
             raise _is_directory(self._route)
-        return found.st_size
+        return there.st_size
 
-    def _check_text(self, data: bytes, offset: int, read: Callable[[int, int], bytes]) -> None:
+    def _check_text(self, data: bytes | bytearray, offset: int, read: Read) -> None:
         """Refuse what is no text: it would fill a model's context with noise."""
         from edged.workspace import pages  # noqa: PLC0415  at the first file
 
@@ -257,7 +274,7 @@ class _Reading:
             raise InvalidArgumentsError([Fault("path", reason)])
 
 
-def _note_of_bytes(shown: str, page: Any, size: int) -> str:
+def _note_of_bytes(shown: str, page: Page, size: int) -> str:
     if page.next is not None:
         last = page.offset + len(page.data) - 1
         return f"[bytes {page.offset} to {last} of {size}: read on with offset={page.next}]"
@@ -268,13 +285,13 @@ def _note_of_bytes(shown: str, page: Any, size: int) -> str:
     return f"[{shown} is empty]"
 
 
-def _shown(text: str, note: str, facts: dict[str, Any]) -> Result:
+def _shown(text: str, note: str, facts: dict[str, Any] | None) -> Result:
     """Text as it is, and in a block of its own what there is to say about it."""
     content = [Text(part) for part in (text, note) if part]
     return Result([*content], structured=facts)
 
 
-def _cached(fd: int, offset: int, count: int, size: int) -> bytes:
+def _cached(fd: int, offset: int, count: int, size: int) -> bytearray:
     """`_pread` of what needs no disk (preadv2(2), RWF_NOWAIT).
 
     Raises:
@@ -282,7 +299,7 @@ def _cached(fd: int, offset: int, count: int, size: int) -> bytes:
     """
     wanted = max(0, min(count, size - offset))
     if size and not wanted:
-        return b""
+        return bytearray()
     data = bytearray(wanted or count)
     try:
         there = os.preadv(fd, [data], offset, os.RWF_NOWAIT)
@@ -292,7 +309,12 @@ def _cached(fd: int, offset: int, count: int, size: int) -> bytes:
     if there < wanted:
         raise BlockingIOError
     del data[there:]
-    return bytes(data)
+    return data
+
+
+def _nothing(_offset: int, _count: int) -> bytes:
+    """The head of a file that begins with the head."""
+    return b""
 
 
 def _pread(fd: int, offset: int, count: int) -> bytes:
@@ -341,16 +363,10 @@ async def write_file(params: WriteFile, ctx: Context) -> Result:
     data = _bytes(params.content, params.encoding)
     workspace: Workspace = ctx.services.workspace
     route = workspace.route(ctx.caller, ctx.caller.session, params.path, write=True)
+    way = workspace.way(ctx.caller, route)
     async with _changed(ctx, workspace, route) as rebound:
         written = await workspace.threads.run(
-            lambda stopped: replace(
-                workspace,
-                ctx.caller,
-                route,
-                data,
-                overwrite=params.overwrite,
-                stopped=stopped,
-            )
+            lambda stopped: replace(way, data, overwrite=params.overwrite, stopped=stopped)
         )
         rebound(written)
     act = "created" if written.created else "replaced"
@@ -377,38 +393,31 @@ async def append_file(params: AppendFile, ctx: Context) -> Result:
     data = _bytes(params.content, params.encoding)
     workspace: Workspace = ctx.services.workspace
     route = workspace.route(ctx.caller, ctx.caller.session, params.path, write=True)
+    way = workspace.way(ctx.caller, route)
     async with _changed(ctx, workspace, route) as rebound:
-        written = await workspace.threads.run(
-            lambda stopped: _appended(workspace, ctx, route, data, stopped)
-        )
+        written = await workspace.threads.run(lambda stopped: _appended(way, data, stopped))
         rebound(written)
     act = "created" if written.created else f"appended {len(data)} bytes to"
     return _told(route, written, f"{act} {route.place.shown}, {written.size} bytes")
 
 
-def _appended(
-    workspace: Workspace, ctx: Context, route: Route, data: bytes, stopped: Callable[[], bool]
-) -> Written:
+def _appended(way: Way, data: bytes, stopped: Callable[[], bool]) -> Written:
     from edged.workspace import replace as writing  # noqa: PLC0415  ctypes is heavy
 
     try:
-        fd = workspace.enter(ctx.caller, route, os.O_RDONLY)
+        fd = way.open(os.O_RDONLY)
     except NotFoundError:
-        return writing.replace(
-            workspace, ctx.caller, route, data, overwrite=False, stopped=stopped
-        )
+        return writing.replace(way, data, overwrite=False, stopped=stopped)
     try:
         found = os.fstat(fd)
         if stat.S_ISDIR(found.st_mode):
-            raise _is_directory(route)
+            raise _is_directory(way.route)
         if found.st_size > APPEND_MAX:
-            return writing.append(workspace, ctx.caller, route, data, stopped)
+            return writing.append(way, data, stopped)
         before = _pread(fd, 0, found.st_size)
     finally:
         os.close(fd)
-    return writing.replace(
-        workspace, ctx.caller, route, before + data, expected=found, stopped=stopped
-    )
+    return writing.replace(way, before + data, expected=found, stopped=stopped)
 
 
 class EditFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -443,11 +452,10 @@ async def edit_file(params: EditFile, ctx: Context) -> Result:
     workspace: Workspace = ctx.services.workspace
     old, new = _bytes(params.old_text), _bytes(params.new_text)
     route = workspace.route(ctx.caller, ctx.caller.session, params.path, write=True)
+    way = workspace.way(ctx.caller, route)
     async with _changed(ctx, workspace, route) as rebound:
         written, count, diff = await workspace.threads.run(
-            lambda stopped: _edited(
-                workspace, ctx, route, old, new, every=params.replace_all, stopped=stopped
-            )
+            lambda stopped: _edited(way, old, new, every=params.replace_all, stopped=stopped)
         )
         rebound(written)
     facts = {"path": route.place.shown, "bytes": written.size, "replacements": count}
@@ -455,9 +463,7 @@ async def edit_file(params: EditFile, ctx: Context) -> Result:
 
 
 def _edited(
-    workspace: Workspace,
-    ctx: Context,
-    route: Route,
+    way: Way,
     old: bytes,
     new: bytes,
     *,
@@ -467,12 +473,12 @@ def _edited(
     from edged.workspace import edits, pages  # noqa: PLC0415  at the first edit
     from edged.workspace.replace import replace  # noqa: PLC0415  ctypes is heavy
 
-    shown = route.place.shown
-    fd = workspace.enter(ctx.caller, route, os.O_RDONLY)
+    shown = way.shown
+    fd = way.open(os.O_RDONLY)
     try:
         found = os.fstat(fd)
         if stat.S_ISDIR(found.st_mode):
-            raise _is_directory(route)
+            raise _is_directory(way.route)
         if found.st_size > EDIT_MAX:
             limit = EDIT_MAX >> 20
             raise TooLargeError(f"{shown} has {found.st_size} bytes: edits end at {limit} MiB")
@@ -490,15 +496,7 @@ def _edited(
         limit = EDIT_MAX >> 20
         raise TooLargeError(f"{shown} would have {len(edit.data)} bytes: edits end at {limit} MiB")
     diff = edits.diff(data, edit, shown)
-    written = replace(
-        workspace,
-        ctx.caller,
-        route,
-        edit.data,
-        create=False,
-        expected=found,
-        stopped=stopped,
-    )
+    written = replace(way, edit.data, create=False, expected=found, stopped=stopped)
     return written, len(edit.places), diff
 
 
@@ -553,10 +551,23 @@ class ListDir(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Inputs of `list_dir`."""
 
     path: Path = "."
+    details: Annotated[
+        bool, Meta(description="Sizes and times of change too, also as structured entries.")
+    ] = False
     offset: Annotated[
         int, Meta(ge=0, description="Entries to pass over; next_offset of the answer before.")
     ] = 0
     limit: Annotated[int, Meta(ge=1, le=LIST_MAX, description="Entries, at most.")] = LIST_MAX
+
+
+class _Entry(msgspec.Struct, omit_defaults=True):
+    """An entry as a program reads it; `size` in bytes, `modified` RFC 3339, UTC."""
+
+    name: str
+    type: Literal["file", "directory", "link", "special"]
+    size: int | None = None
+    modified: str | None = None
+    target: str | None = None
 
 
 @tool(
@@ -568,17 +579,17 @@ class ListDir(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     aliases={"directory": "path", "dir": "path", "folder": "path", "max_results": "limit"},
 )
 def list_dir(params: ListDir, ctx: Context) -> Result | Awaitable[Result]:
-    """List the files and directories in a directory, with the sizes of files."""
+    """List what is in a directory, each with its type; with sizes and times where asked for."""
     workspace: Workspace = ctx.services.workspace
     route = workspace.route(ctx.caller, ctx.caller.session, params.path, write=False)
     if route.place.names:
-        rows = [(name, "directory", 0, "") for name in route.place.names]
-        return _listing(route, params, rows, len(rows))
+        entries = [_Entry(name, "directory") for name in route.place.names]
+        return _page(route, params, entries, len(entries))
     if route.place.root:
-        fd = _opened_directory(workspace, ctx, route)
+        fd, found = _opened_directory(workspace, ctx, route)
         try:
-            if os.fstat(fd).st_size <= SMALL_DIRECTORY:
-                return _listed(fd, route, params, lambda: False)
+            if found.st_size <= SMALL_DIRECTORY:
+                return _small(fd, found, route, params, ctx.services.clock.now())
         finally:
             os.close(fd)
     return _list_on_a_thread(params, ctx, workspace, route)
@@ -588,7 +599,7 @@ async def _list_on_a_thread(
     params: ListDir, ctx: Context, workspace: Workspace, route: Route
 ) -> Result:
     def work(stopped: Callable[[], bool]) -> Result:
-        fd = _opened_directory(workspace, ctx, route)
+        fd, _ = _opened_directory(workspace, ctx, route)
         try:
             return _listed(fd, route, params, stopped)
         finally:
@@ -598,67 +609,111 @@ async def _list_on_a_thread(
         return await workspace.threads.run(work)
 
 
-def _opened_directory(workspace: Workspace, ctx: Context, route: Route) -> int:
-    fd = workspace.enter(ctx.caller, route, os.O_RDONLY)
-    if stat.S_ISDIR(os.fstat(fd).st_mode):
-        return fd
+def _opened_directory(
+    workspace: Workspace, ctx: Context, route: Route
+) -> tuple[int, os.stat_result]:
+    fd, found = workspace.way(ctx.caller, route).look(os.O_RDONLY)
+    if stat.S_ISDIR(found.st_mode):
+        return fd, found
     os.close(fd)
     reason = f"{route.place.shown} is a file: read_file shows what is in it"
     raise InvalidArgumentsError([Fault("path", reason)])
 
 
-_Row = tuple[str, str, int, str]
-"""Name, type, size, target of a link."""
+_lists: dict[tuple[int, int], tuple[int, str]] = {}
+"""By device and inode: when a directory changed last, and its whole list as text."""
+
+
+def _small(fd: int, found: os.stat_result, route: Route, params: ListDir, now: float) -> Result:
+    """A list that is short enough for the loop; one that was read before is not read anew.
+
+    Names and types change with the directory's own time (inode(7), mtime).
+    """
+    if params.details or params.offset or params.limit != LIST_MAX:
+        return _listed(fd, route, params, lambda: False)
+    key = found.st_dev, found.st_ino
+    known = _lists.get(key)
+    if known is not None and known[0] == found.st_mtime_ns:
+        return Result([Text(known[1])])
+    settled = found.st_mtime + SETTLED_S < now
+    result = _listed(fd, route, params, lambda: False)
+    if settled and result.structured is None:
+        if len(_lists) >= LISTS_MAX:
+            del _lists[next(iter(_lists))]
+        only = result.content[0]
+        assert isinstance(only, Text)  # noqa: S101  a list is one
+        _lists[key] = found.st_mtime_ns, only.text
+    return result
 
 
 def _listed(fd: int, route: Route, params: ListDir, stopped: Callable[[], bool]) -> Result:
-    names: list[str] = []
+    kinds: dict[str, os.DirEntry[str]] = {}
     total = 0
     with os.scandir(fd) as entries:
         for entry in entries:
             total += 1
             if total <= ENTRIES_MAX:
-                names.append(entry.name)
+                kinds[entry.name] = entry
             elif stopped():
                 break
-    names.sort()
-    chosen = names[params.offset : params.offset + params.limit]
-    return _listing(route, params, [row for name in chosen if (row := _row(fd, name))], total)
+        names = sorted(kinds)[params.offset : params.offset + params.limit]
+        rows = [_entry(fd, kinds[name], details=params.details) for name in names]
+    return _page(route, params, rows, total)
 
 
-def _row(fd: int, name: str) -> _Row | None:
+def _entry(fd: int, entry: os.DirEntry[str], *, details: bool) -> _Entry:
+    name = entry.name
+    # A name may have line ends in it, or bytes that are no characters.
+    made = _Entry(name if name.isprintable() else ascii(name), _type(entry))
+    if made.type == "link":
+        with suppress(OSError):
+            target = os.readlink(name, dir_fd=fd)
+            made.target = target if target.isprintable() else ascii(target)
+    if details:
+        with suppress(OSError):
+            found = os.stat(name, dir_fd=fd, follow_symlinks=False)
+            made.modified = iso(found.st_mtime)
+            if made.type == "file":
+                made.size = found.st_size
+    return made
+
+
+def _type(entry: os.DirEntry[str]) -> Literal["file", "directory", "link", "special"]:
     try:
-        found = os.stat(name, dir_fd=fd, follow_symlinks=False)
+        if entry.is_symlink():
+            return "link"
+        if entry.is_dir(follow_symlinks=False):
+            return "directory"
+        return "file" if entry.is_file(follow_symlinks=False) else "special"
     except OSError:
         # It went away meanwhile.
-        return None
-    mode = found.st_mode
-    if stat.S_ISREG(mode):
-        return name, "file", found.st_size, ""
-    if stat.S_ISDIR(mode):
-        return name, "directory", 0, ""
-    if stat.S_ISLNK(mode):
-        try:
-            return name, "link", 0, os.readlink(name, dir_fd=fd)
-        except OSError:
-            return None
-    return name, "special", 0, ""
+        return "special"
 
 
-def _listing(route: Route, params: ListDir, rows: list[_Row], total: int) -> Result:
+_WORDS = {"file": "FILE: ", "directory": "DIR:  ", "link": "LINK: ", "special": "SPECIAL: "}
+
+
+def _line(entry: _Entry) -> str:
+    line = _WORDS[entry.type] + entry.name
+    if entry.target is not None:
+        line += f" -> {entry.target}"
+    if entry.modified is None:
+        return line
+    size = f"{entry.size} bytes, " if entry.size is not None else ""
+    return f"{line} ({size}{entry.modified})"
+
+
+def _page(route: Route, params: ListDir, entries: list[_Entry], total: int) -> Result:
     lines: list[str] = []
-    entries: list[dict[str, Any]] = []
     room = LIST_TEXT_MAX
-    for row in rows:
-        line, facts = _entry(*row)
+    for entry in entries:
+        line = _line(entry)
         room -= len(line) + 1
         if room < 0 and lines:
             break
         lines.append(line)
-        entries.append(facts)
-    end = params.offset + len(lines)
+    shown, end = route.place.shown, params.offset + len(lines)
     more = end if lines and end < min(total, ENTRIES_MAX) else None
-    shown = route.place.shown
     note = ""
     if more is not None:
         note = f"[{params.offset + 1} to {end} of {total} entries: list on with offset={more}]"
@@ -666,21 +721,12 @@ def _listing(route: Route, params: ListDir, rows: list[_Row], total: int) -> Res
         note = f"[{shown} is empty]" if not total else f"[{shown} has {total} entries]"
     elif total > ENTRIES_MAX:
         note = f"[{total} entries: those after the first {ENTRIES_MAX} are left out]"
-    facts = {"path": shown, "entries": entries, "total": total, "next_offset": more}
+    facts: dict[str, Any] | None = None
+    if params.details or note:
+        facts = {"path": shown, "total": total, "next_offset": more}
+    if facts is not None and params.details:
+        facts["entries"] = [msgspec.to_builtins(entry) for entry in entries[: len(lines)]]
     return _shown("\n".join(lines), note, facts)
-
-
-def _entry(name: str, kind: str, size: int, target: str) -> tuple[str, dict[str, Any]]:
-    # A name may have line ends in it, or bytes that are no characters.
-    shown = name if name.isprintable() else ascii(name)
-    if kind == "file":
-        return f"FILE: {shown} ({size} bytes)", {"name": shown, "type": kind, "size": size}
-    if kind == "directory":
-        return f"DIR:  {shown}", {"name": shown, "type": kind}
-    if kind == "link":
-        to = target if target.isprintable() else ascii(target)
-        return f"LINK: {shown} -> {to}", {"name": shown, "type": kind, "target": to}
-    return f"SPECIAL: {shown}", {"name": shown, "type": kind}
 
 
 TOOLS = (read_file, write_file, edit_file, append_file, list_dir)

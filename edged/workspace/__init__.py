@@ -8,23 +8,14 @@ the tools' account alone. Only regular files and directories are opened.
 
 from __future__ import annotations
 
-import errno
 import os
 import posixpath
-import stat
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from edged.errors import (
-    DeniedError,
-    EdgedError,
-    Fault,
-    InvalidArgumentsError,
-    NotFoundError,
-    StoreError,
-)
+from edged.errors import DeniedError, EdgedError, Fault, InvalidArgumentsError
 from edged.identity import Caller
 from edged.policy import Grant, Policy, covers
 from edged.sections import Files
@@ -34,6 +25,7 @@ from edged.workspace.threads import Changes, Threads
 
 if TYPE_CHECKING:
     from edged.sandbox.account import Account
+    from edged.workspace.opening import Way
     from edged.workspace.patterns import Patterns
 
 MEDIA = "media://"
@@ -44,6 +36,9 @@ HOME = f"{USER}/workspace"
 
 PATH_MAX = 4_096
 """Characters of a path, as the kernel's own limit in bytes."""
+
+ROUTES_MAX = 256
+"""Ways that are remembered."""
 
 _OWN = {
     "/workspace": ("workspace", True),
@@ -66,9 +61,6 @@ _PARENTS = {
 """Directories that are there in name only, and what they hold."""
 
 _SHOWN = ("/workspace", f"{USER}/home", f"{USER}/files", f"{USER}/tools", "/officer/data")
-
-
-_ROOT = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -113,7 +105,7 @@ class Route(msgspec.Struct, frozen=True):
 
 
 class Workspace:
-    """All callers' files. Loop thread only, but for `enter`."""
+    """All callers' files. Loop thread only, but where it says otherwise."""
 
     def __init__(
         self,
@@ -142,6 +134,8 @@ class Workspace:
         self._private = tuple(map(os.path.realpath, (data, *private)))
         self._media = media
         self._patterns: tuple[Patterns, Patterns, Patterns] | None = None
+        self._routes: dict[tuple[str, str, bool], Route] = {}
+        """Ways within the callers' own directories, which nothing but the text decides."""
         self.threads, self.changes = Threads(), Changes()
         self.read_max = size_bytes(settings.max_read_size)
 
@@ -214,13 +208,20 @@ class Workspace:
         """
         if path.startswith(MEDIA):
             return self._medium(caller, path, write=write)
+        known = self._routes.get((caller.user, path, write))
+        if known is not None:
+            return known
         place = self.place(caller, path)
         if place.names:
             if write:
                 raise DeniedError(f"{place.shown} holds directories only: write into /workspace")
             return Route(place, "", "", links=False)
         if place.root:
-            return self._own_route(caller, place, write=write)
+            route = self._own_route(caller, place, write=write)
+            if len(self._routes) >= ROUTES_MAX:
+                self._routes.clear()
+            self._routes[caller.user, path, write] = route
+            return route
         real = self.outside(place)
         _, read, written = self._compiled()
         if (written if write else read).covers(real) or (not write and written.covers(real)):
@@ -245,7 +246,7 @@ class Workspace:
             raise DeniedError(f"{place.shown} is edged's own: no file tool reaches it")
         deny = self._compiled()[0]
         if deny.covers(real) or deny.covers(place.shown):
-            raise DeniedError(f"{place.shown}: tools.files.deny of the configuration forbids it")
+            raise DeniedError(forbidden(place.shown))
         return real
 
     def _medium(self, caller: Caller, path: str, *, write: bool) -> Route:
@@ -258,9 +259,8 @@ class Workspace:
         if write and not place.write:
             raise DeniedError(f"{place.shown} is read-only: write into /workspace")
         self.homes.ready(caller.user)
-        deny = self._compiled()[0]
-        if deny and (deny.covers(place.shown) or deny.covers(place.host)):
-            raise DeniedError(f"{place.shown}: tools.files.deny of the configuration forbids it")
+        if self.denied(place):
+            raise DeniedError(forbidden(place.shown))
         account = self.homes.account if os.geteuid() == 0 else None
         return Route(place, place.root, place.inner, links=True, account=account)
 
@@ -292,7 +292,7 @@ class Workspace:
         route = self.route(caller, session, path, write=write)
         self.use(route)
         try:
-            return self.enter(caller, route, flags, mode)
+            return self.way(caller, route).open(flags, mode)
         except EdgedError:
             self.give_back(route)
             raise
@@ -312,170 +312,21 @@ class Workspace:
         if route.grant is not None and route.base == "/":
             self.policy.rebind(route.grant, device, inode)
 
-    def enter(self, caller: Caller, route: Route, flags: int, mode: int = 0o600) -> int:
-        """Open what a route leads to. Any thread.
+    def way(self, caller: Caller, route: Route) -> Way:
+        """What opens a route, from any thread."""
+        from edged.workspace.opening import Way  # noqa: PLC0415  ctypes is heavy
 
-        Raises:
-            EdgedError: it is not there, or it is neither file nor directory.
-        """
-        from edged.workspace.beneath import acting_as, close  # noqa: PLC0415  ctypes is heavy
+        return Way(self, caller, route)
 
-        fd = base = -1
-        try:
-            base = self.base(route)
-            with acting_as(route.account):
-                fd = self.opened(caller, route, base, flags, mode)
-            self.check(caller, route, fd)
-            found, fd = fd, -1
-            return found
-        except OSError as error:
-            if isinstance(error, EdgedError):
-                raise
-            raise fault(route.place.shown, error) from None
-        finally:
-            close(base, fd)
-
-    def opened(self, caller: Caller, route: Route, base: int, flags: int, mode: int = 0) -> int:
-        """Open what a route leads to, with the rights that this thread has now.
-
-        Raises:
-            OSError: the kernel's.
-            DeniedError: it is neither file nor directory.
-        """
-        from edged.workspace import beneath  # noqa: PLC0415  ctypes is heavy
-
-        def absolute(target: str) -> tuple[int, str] | None:
-            """A tool's link by the names that tools know: it leads to the caller's own."""
-            place = self.place(caller, target)
-            if not place.root:
-                return None
-            return self.root(route, place), place.inner
-
-        if flags & os.O_PATH == 0:
-            # A pipe that nobody writes to must not be waited for.
-            flags |= os.O_NONBLOCK | os.O_NOCTTY
-        if not route.links and flags & os.O_PATH == 0:
-            # Not opened before it is known what it is: a device may act on it alone.
-            self._probe(base, route, is_made=bool(flags & os.O_CREAT))
-        return beneath.open_at(base, route.path, flags, mode, links=route.links, absolute=absolute)
-
-    @staticmethod
-    def _probe(base: int, route: Route, *, is_made: bool) -> None:
-        from edged.workspace import beneath  # noqa: PLC0415  ctypes is heavy
-
-        try:
-            fd = beneath.open_at(base, route.path, os.O_PATH, links=False)
-        except FileNotFoundError:
-            if is_made:
-                return
-            raise
-        try:
-            _check_kind(os.fstat(fd), route.place.shown)
-        finally:
-            os.close(fd)
-
-    def base(self, route: Route) -> int:
-        """The directory that a route starts from; close it. Any thread.
-
-        Raises:
-            OSError: it is not there.
-            DeniedError: it is not the one that was granted.
-        """
-        from edged.workspace import beneath  # noqa: PLC0415  ctypes is heavy
-
-        grant = route.grant
-        if grant is None or route.base == "/":
-            return os.open(route.base, _ROOT)
-        root = os.open("/", _ROOT)
-        try:
-            flags = os.O_PATH | os.O_DIRECTORY
-            fd = beneath.open_at(root, route.base.lstrip("/"), flags, links=False)
-        finally:
-            os.close(root)
-        found = os.fstat(fd)
-        if (found.st_dev, found.st_ino) != (grant.device, grant.inode):
-            os.close(fd)
-            raise DeniedError(_swapped(route.base))
-        return fd
-
-    @staticmethod
-    def root(route: Route, place: Place) -> int:
-        """Another of the caller's own directories, while this thread acts for the route."""
-        from edged.workspace.beneath import acting_as_itself  # noqa: PLC0415  ctypes is heavy
-
-        with acting_as_itself(route.account):
-            return os.open(place.root, _ROOT)
-
-    def check(self, caller: Caller, route: Route, fd: int) -> None:
-        """Make sure that what is open is a file or directory that may be had. Any thread.
-
-        Raises:
-            DeniedError: it is something else, another than was granted, or forbidden.
-        """
-        found, shown, grant = os.fstat(fd), route.place.shown, route.grant
-        _check_kind(found, shown)
-        # A grant of a directory is bound to that, one of a file to the file.
-        bound = (grant.device, grant.inode) if grant is not None and route.base == "/" else None
-        if bound is not None and (found.st_dev, found.st_ino) != bound:
-            raise DeniedError(_swapped(shown))
-        if route.links and self._compiled()[0]:
-            from edged.workspace.beneath import path_of  # noqa: PLC0415  ctypes is heavy
-
-            self.check_real(caller, route, path_of(fd), write=False)
-
-    def check_real(self, caller: Caller, route: Route, real: str, *, write: bool) -> None:
-        """Make sure that links led to nothing that is forbidden. Any thread.
-
-        Raises:
-            DeniedError: to what a pattern denies, or what is not to be written.
-        """
-        if not route.links:
-            return
-        place = self.place(caller, real.removesuffix(" (deleted)"))
-        if write and not place.write:
-            raise DeniedError(f"{route.place.shown} leads to {place.shown}, which is read-only")
+    def denied(self, place: Place) -> bool:
+        """Whether a pattern of the owner forbids a place. Any thread."""
         deny = self._compiled()[0]
-        if deny.covers(place.shown) or deny.covers(place.host):
-            raise DeniedError(
-                f"{route.place.shown}: tools.files.deny of the configuration forbids it"
-            )
+        return bool(deny) and (deny.covers(place.shown) or deny.covers(place.host))
 
 
-def _check_kind(found: os.stat_result, shown: str) -> None:
-    kind = found.st_mode
-    if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):
-        name = next((name for test, name in _KINDS if test(kind)), "no file")
-        raise DeniedError(f"{shown} is {name}: file tools open files and directories only")
-
-
-_KINDS = (
-    (stat.S_ISFIFO, "a pipe"),
-    (stat.S_ISSOCK, "a socket"),
-    (stat.S_ISCHR, "a device"),
-    (stat.S_ISBLK, "a device"),
-    (stat.S_ISLNK, "a link"),
-)
-
-
-def fault(shown: str, error: OSError) -> EdgedError:
-    """What to tell a caller for the kernel's error at a path."""
-    number = error.errno or 0
-    if number in (errno.ENOENT, errno.ENOTDIR):
-        return NotFoundError(f"{shown}: {error.strerror}: list_dir shows what is there")
-    if number in (errno.EXDEV, errno.ELOOP):
-        return DeniedError(f"{shown} leads through a link that is not followed: name its target")
-    if number in (errno.ENXIO, errno.ENODEV):
-        return DeniedError(f"{shown} is no file: file tools open files and directories only")
-    if number in (errno.EACCES, errno.EPERM):
-        return DeniedError(f"{shown}: {error.strerror}: its owner may allow it (ls -l, chmod)")
-    if number in (errno.EISDIR, errno.ENAMETOOLONG, errno.EINVAL, errno.EEXIST, errno.ENOTEMPTY):
-        return InvalidArgumentsError([Fault("path", f"{shown}: {error.strerror}")])
-    hint = {
-        errno.ENOSPC: ": free some space",
-        errno.EDQUOT: ": free some space",
-        errno.EROFS: ": the file system is read-only",
-    }.get(number, "")
-    return StoreError(f"{shown}: {error.strerror or error}{hint}")
+def forbidden(shown: str) -> str:
+    """What a caller is told of what a pattern forbids."""
+    return f"{shown}: tools.files.deny of the configuration forbids it"
 
 
 def _outside(shown: str, *, write: bool) -> str:
@@ -484,7 +335,3 @@ def _outside(shown: str, *, write: bool) -> str:
         f"{shown} is outside of your directories: use /workspace, or ask the owner with "
         f"request_permission; the owner may also add it to tools.files.{kind}"
     )
-
-
-def _swapped(shown: str) -> str:
-    return f"{shown} is not what the owner allowed: something else was put there; ask again"

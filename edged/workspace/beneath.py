@@ -13,7 +13,8 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Self
+from functools import lru_cache
+from typing import ClassVar, Self
 
 from edged.errors import SandboxSetupError
 from edged.sandbox.account import Account
@@ -45,10 +46,22 @@ class _How(ctypes.Structure):
     )
 
 
-_libc = ctypes.CDLL(None, use_errno=True)
-_syscall = _libc.syscall
-_ID = ctypes.c_uint32
-_HOW_SIZE = ctypes.c_size_t(ctypes.sizeof(_How))
+_syscall = ctypes.CDLL(None, use_errno=True).syscall
+_syscall.argtypes = (
+    ctypes.c_long,
+    ctypes.c_int,
+    ctypes.c_char_p,
+    ctypes.POINTER(_How),
+    ctypes.c_size_t,
+)
+_syscall.restype = ctypes.c_long
+_HOW_SIZE = ctypes.sizeof(_How)
+
+# They never wait, so they keep Python's lock; and they report no failure.
+_setfsuid, _setfsgid = (getattr(ctypes.PyDLL(None), name) for name in ("setfsuid", "setfsgid"))
+_setfsuid.argtypes = _setfsgid.argtypes = (ctypes.c_uint32,)
+_NOBODY = 0xFFFF_FFFF
+"""No id: the two calls change nothing for it, and answer with the present one."""
 
 
 def open_at(
@@ -85,11 +98,16 @@ def open_at(
     return walk(base, path, flags, mode, links=links, absolute=absolute)
 
 
+@lru_cache(maxsize=64)
+def _how(flags: int, mode: int, resolve: int) -> _How:
+    return _How(flags, mode, resolve)
+
+
 def _openat2(base: int, path: str, flags: int, mode: int, resolve: int) -> int:
-    how = _How(flags, mode if flags & os.O_CREAT else 0, resolve)
+    how = _how(flags, mode if flags & os.O_CREAT else 0, resolve)
     name, number = os.fsencode(path), 0
     for _ in range(TRIES):
-        fd: int = _syscall(SYS_OPENAT2, base, name, ctypes.byref(how), _HOW_SIZE)
+        fd: int = _syscall(SYS_OPENAT2, base, name, how, _HOW_SIZE)
         if fd >= 0:
             return fd
         number = ctypes.get_errno()
@@ -200,8 +218,7 @@ def path_of(fd: int) -> str:
     return os.readlink(f"/proc/self/fd/{fd}")
 
 
-@contextmanager
-def acting_as(account: Account | None) -> Iterator[None]:
+class acting_as:  # noqa: N801  used as a function
     """Reach files with an account's rights alone, and make them its own; this thread only.
 
     Args:
@@ -210,23 +227,35 @@ def acting_as(account: Account | None) -> Iterator[None]:
     Raises:
         SandboxSetupError: the daemon is root and may not act for another.
     """
-    if account is None:
-        yield
-        return
-    _libc.setfsgid(_ID(account.gid))
-    _libc.setfsuid(_ID(account.uid))
-    try:
-        # They report no failure; asked for an id that is none, they tell the present one.
-        now = _libc.setfsuid(_ID(0xFFFF_FFFF)), _libc.setfsgid(_ID(0xFFFF_FFFF))
-        if now != (account.uid, account.gid):
+
+    __slots__ = ("_account",)
+    _works: ClassVar[set[Account]] = set()
+    """Accounts that it was seen to work for."""
+
+    def __init__(self, account: Account | None) -> None:
+        self._account = account
+
+    def __enter__(self) -> None:
+        account = self._account
+        if account is None:
+            return
+        _setfsgid(account.gid)
+        _setfsuid(account.uid)
+        if account in self._works:
+            return
+        if (_setfsuid(_NOBODY), _setfsgid(_NOBODY)) == (account.uid, account.gid):
+            self._works.add(account)
+        else:
+            self.__exit__()
             raise SandboxSetupError(
                 f"edged may not reach files as the user {account.name}: it needs CAP_SETUID and "
                 "CAP_SETGID, or to be started as a plain user"
             )
-        yield
-    finally:
-        _libc.setfsuid(_ID(0))
-        _libc.setfsgid(_ID(0))
+
+    def __exit__(self, *_: object) -> None:
+        if self._account is not None:
+            _setfsuid(0)
+            _setfsgid(0)
 
 
 @contextmanager
@@ -235,13 +264,13 @@ def acting_as_itself(account: Account | None) -> Iterator[None]:
     if account is None:
         yield
         return
-    _libc.setfsuid(_ID(0))
-    _libc.setfsgid(_ID(0))
+    _setfsuid(0)
+    _setfsgid(0)
     try:
         yield
     finally:
-        _libc.setfsgid(_ID(account.gid))
-        _libc.setfsuid(_ID(account.uid))
+        _setfsgid(account.gid)
+        _setfsuid(account.uid)
 
 
 def close(*fds: int) -> None:

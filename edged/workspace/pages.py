@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-Read = Callable[[int, int], bytes]
+Read = Callable[[int, int], bytes | bytearray]
 """`read(offset, count)`: at most so many bytes, fewer only at the end of the file."""
 
 LINE_CHUNK = 256 << 10
@@ -36,6 +36,8 @@ _MAGIC = (
 )
 """How files begin, and what those are (the magic(5) of file(1))."""
 
+_SIGNS = tuple(sign for sign, _ in _MAGIC)
+
 HEAD = 16
 """Bytes of a file's beginning that `kind` looks at."""
 
@@ -49,7 +51,7 @@ class Page(NamedTuple):
         next: where the next one begins; None at the end of the file.
     """
 
-    data: bytes
+    data: bytes | bytearray
     offset: int
     next: int | None
 
@@ -79,18 +81,19 @@ def page(read: Read, offset: int, length: int) -> Page:
     than `length` only where one character is.
     """
     before = max(0, offset - 3)
+    # Bytes beyond its end tell whether there are more, and what character it ends in.
     raw = read(before, offset - before + length + 4)
     start = _character(raw, offset - before)
     end = start + length
     if end >= len(raw):
-        return Page(raw[start:], before + start, None)
+        return Page(raw[start:] if start else raw, before + start, None)
     whole = _character(raw, end)
     if whole <= start:
         whole = start + _length(raw[start])
     return Page(raw[start:whole], before + start, before + whole if whole < len(raw) else None)
 
 
-def _character(raw: bytes, at: int) -> int:
+def _character(raw: bytes | bytearray, at: int) -> int:
     """The beginning of the character that the byte at `at` is inside of, or `at`."""
     if at < len(raw) and raw[at] & 0xC0 == 0x80:
         for lead in range(at - 1, max(at - 4, -1), -1):
@@ -128,7 +131,7 @@ def lines(
     data, more = found.data, found.next
     if not data and first > 1:
         return None
-    rows = data.split(b"\n")
+    rows = bytes(data).split(b"\n")
     last = rows.pop()
     is_cut = False
     if count is not None and len(rows) >= count:
@@ -164,16 +167,15 @@ def _line_start(read: Read, number: int, stopped: Callable[[], bool]) -> int | N
     return offset
 
 
-def kind(head: bytes, data: bytes) -> str:
+def kind(head: bytes | bytearray, data: bytes | bytearray) -> str:
     """What a file is where it is no text; empty for text.
 
     Args:
         head: its first `HEAD` bytes.
         data: the part that is going to be shown.
     """
-    for sign, name in _MAGIC:
-        if head.startswith(sign):
-            return name
+    if head.startswith(_SIGNS):
+        return next(name for sign, name in _MAGIC if head.startswith(sign))
     sample = data[:_SNIFF]
     if b"\0" in data:
         return "binary data"

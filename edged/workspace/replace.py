@@ -18,13 +18,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple
 
-import msgspec
-
 from edged.errors import BusyError, DeniedError, EdgedError, Fault, InvalidArgumentsError
-from edged.identity import Caller
 from edged.store import write_all
-from edged.workspace import Route, Workspace, fault
 from edged.workspace.beneath import acting_as, close, open_at, path_of
+from edged.workspace.opening import Way, fault
 
 TRIES = 8
 """How often the place of a file is looked up anew that others rename meanwhile."""
@@ -73,9 +70,7 @@ class _Spot(NamedTuple):
 
 
 def replace(
-    workspace: Workspace,
-    caller: Caller,
-    route: Route,
+    way: Way,
     data: bytes,
     *,
     create: bool = True,
@@ -86,9 +81,7 @@ def replace(
     """Write a file, in the place of what is there.
 
     Args:
-        workspace: whose rules hold.
-        caller: who writes.
-        route: where; for writing.
+        way: to where, for writing.
         data: all of it.
         create: a missing one is made, with the directories above it.
         overwrite: one that is there is replaced.
@@ -103,18 +96,20 @@ def replace(
     base = new = -1
     spot = _Spot(-1, "", -1, "")
     try:
-        base = workspace.base(route)
+        base = way.base()
         for _ in range(TRIES):
             close(spot.directory, spot.old, new)
             new = -1
-            with acting_as(route.account):
-                spot = _locate(workspace, caller, route, base, create=create)
+            with acting_as(way.route.account):
+                spot = _locate(way, base, create=create)
                 if spot.old >= 0 and not overwrite:
                     raise _there(spot)
                 old = _writable(spot)
                 new, temporary = _unnamed(spot)
             try:
-                _fill(spot, new, data, old, like_directory=route.account is None, stopped=stopped)
+                _fill(
+                    spot, new, data, old, like_directory=way.route.account is None, stopped=stopped
+                )
                 if _put(spot, new, temporary, expected):
                     made = os.fstat(new)
                     return Written(old is None, made.st_dev, made.st_ino, len(data))
@@ -124,11 +119,11 @@ def replace(
                 if temporary:
                     with suppress(OSError):
                         os.unlink(temporary, dir_fd=spot.directory)
-        raise BusyError(f"{route.place.shown} is renamed again and again: try later")
+        raise BusyError(f"{way.shown} is renamed again and again: try later")
     except OSError as error:
         if isinstance(error, EdgedError):
             raise
-        raise fault(route.place.shown, error) from None
+        raise fault(way.shown, error) from None
     finally:
         close(base, new, spot.directory, spot.old)
 
@@ -141,23 +136,21 @@ def _there(spot: _Spot) -> InvalidArgumentsError:
 # Where ------------------------------------------------------------------------------------
 
 
-def _locate(
-    workspace: Workspace, caller: Caller, route: Route, base: int, *, create: bool
-) -> _Spot:
+def _locate(way: Way, base: int, *, create: bool) -> _Spot:
     """The file's directory and name, links followed as far as they may be."""
     for _ in range(TRIES):
         try:
-            old = workspace.opened(caller, route, base, os.O_PATH)
+            old = way.opened(base, way.route.path, os.O_PATH)
         except FileNotFoundError:
             if not create:
                 raise
-            return _missing(workspace, caller, route, base)
+            return _missing(way, base)
         directory = -1
         try:
-            workspace.check(caller, route, old)
+            way.check(old)
             if stat.S_ISDIR(os.fstat(old).st_mode):
                 raise _failed(errno.EISDIR)
-            directory, name, shown = _parent(workspace, caller, route, base, old)
+            directory, name, shown = _parent(way, base, old)
             if _is_at(directory, name, old):
                 found, directory, kept = _Spot(directory, name, old, shown), -1, old
                 old = -1
@@ -166,23 +159,21 @@ def _locate(
             continue
         finally:
             close(directory, old)
-    raise BusyError(f"{route.place.shown} is renamed again and again: try later")
+    raise BusyError(f"{way.shown} is renamed again and again: try later")
 
 
-def _parent(
-    workspace: Workspace, caller: Caller, route: Route, base: int, old: int
-) -> tuple[int, str, str]:
+def _parent(way: Way, base: int, old: int) -> tuple[int, str, str]:
     """Where an open file has its name: directory, name, and how it is shown."""
-    if not route.links:
-        folder, name = os.path.split(route.path)
-        return open_at(base, folder, _DIRECTORY, links=False), name, route.place.shown
+    if not way.route.links:
+        folder, name = os.path.split(way.route.path)
+        return open_at(base, folder, _DIRECTORY, links=False), name, way.shown
     real = path_of(old)
-    workspace.check_real(caller, route, real, write=True)
-    place = workspace.place(caller, real)
+    way.check_real(real, write=True)
+    place = way.place(real)
     folder, name = os.path.split(place.inner)
-    if place.root == route.place.root:
+    if place.root == way.route.place.root:
         return open_at(base, folder, _DIRECTORY, links=False), name, place.shown
-    other = workspace.root(route, place)
+    other = way.other(place)
     try:
         return open_at(other, folder, _DIRECTORY, links=False), name, place.shown
     finally:
@@ -194,29 +185,29 @@ def _is_at(directory: int, name: str, fd: int) -> bool:
     return (there.st_dev, there.st_ino) == (found.st_dev, found.st_ino)
 
 
-def _missing(workspace: Workspace, caller: Caller, route: Route, base: int) -> _Spot:
-    folder, name = os.path.split(route.path)
+def _missing(way: Way, base: int) -> _Spot:
+    folder, name = os.path.split(way.route.path)
     if not name:
         raise _failed(errno.EISDIR)
-    directory = _made(workspace, caller, route, base, folder)
+    directory = _made(way, base, folder)
     try:
-        workspace.check_real(caller, route, f"{path_of(directory)}/{name}", write=True)
+        way.check_real(f"{path_of(directory)}/{name}", write=True)
         target = os.readlink(name, dir_fd=directory)
     except DeniedError:
         close(directory)
         raise
     except OSError:
-        return _Spot(directory, name, -1, route.place.shown)
+        return _Spot(directory, name, -1, way.shown)
     close(directory)
-    reason = f"{route.place.shown} is a link to {target}, which is not there: name that"
+    reason = f"{way.shown} is a link to {target}, which is not there: name that"
     raise InvalidArgumentsError([Fault("path", reason)])
 
 
-def _made(workspace: Workspace, caller: Caller, route: Route, base: int, folder: str) -> int:
+def _made(way: Way, base: int, folder: str) -> int:
     """A directory, made with those above it where they are missing."""
-    fd, missing = _deepest(workspace, caller, route, base, folder)
+    fd, missing = _deepest(way, base, folder)
     try:
-        workspace.check_real(caller, route, path_of(fd), write=True)
+        way.check_real(path_of(fd), write=True)
         while missing:
             above, name = os.fstat(fd), missing.pop()
             is_new = True
@@ -228,7 +219,7 @@ def _made(workspace: Workspace, caller: Caller, route: Route, base: int, folder:
             os.fsync(fd)
             close(fd)
             fd = inner
-            if is_new and route.account is None:
+            if is_new and way.route.account is None:
                 _give(fd, above)
             if is_new:
                 os.fchmod(fd, above.st_mode & _NEW_DIRECTORY)
@@ -238,15 +229,12 @@ def _made(workspace: Workspace, caller: Caller, route: Route, base: int, folder:
     return fd
 
 
-def _deepest(
-    workspace: Workspace, caller: Caller, route: Route, base: int, folder: str
-) -> tuple[int, list[str]]:
+def _deepest(way: Way, base: int, folder: str) -> tuple[int, list[str]]:
     """The last directory on the way that is there, and the names of those that are not."""
     missing: list[str] = []
     while True:
-        here = msgspec.structs.replace(route, path=folder)
         try:
-            return workspace.opened(caller, here, base, _DIRECTORY), missing
+            return way.opened(base, folder, _DIRECTORY), missing
         except FileNotFoundError:
             folder, name = os.path.split(folder)
             if not name:
@@ -410,9 +398,7 @@ def _check_unchanged(spot: _Spot, expected: os.stat_result) -> None:
 
 
 def append(
-    workspace: Workspace,
-    caller: Caller,
-    route: Route,
+    way: Way,
     data: bytes,
     stopped: Callable[[], bool] = lambda: False,
 ) -> Written:
@@ -425,7 +411,7 @@ def append(
         EdgedError: nothing was added.
     """
     flags = os.O_WRONLY | os.O_APPEND
-    fd = workspace.enter(caller, route, flags)
+    fd = way.open(flags)
     try:
         before = os.fstat(fd)
         if stopped():
@@ -442,7 +428,7 @@ def append(
     except OSError as error:
         if isinstance(error, EdgedError):
             raise
-        raise fault(route.place.shown, error) from None
+        raise fault(way.shown, error) from None
     finally:
         close(fd)
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
 
 T = TypeVar("T")
 
@@ -45,6 +47,8 @@ class Threads:
             work: closes what it opens, and asks now and then whether to stop.
         """
         if self._pool is None:
+            from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415  at the first work
+
             self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="files")
         stop = Stop()
         self._stops.add(stop)

@@ -1,7 +1,7 @@
 """`make bench`: every claim of speed and memory, as a ratio of the same run.
 
-    python -m tests.bench [NAME …]      NAME: calls start memory list warm hardware fuzz
-                                        search api
+    python -m tests.bench [NAME …]      NAME: calls start memory list warm hardware files
+                                        fuzz search api
 
 `board` is measured only when it is named: it boots the emulated board of `make hil`.
 Prints a row for each claim and exits 1 when one is missed.
@@ -17,6 +17,7 @@ from tests.bench import (
     api,
     calls,
     emulated,
+    files,
     fuzz,
     hardware,
     listing,
@@ -34,6 +35,7 @@ GROUPS = {
     "list": listing.measure,
     "warm": warm.measure,
     "hardware": hardware.measure,
+    "files": files.measure,
     "fuzz": fuzz.measure,
     "search": search.measure,
     "api": api.measure,

@@ -56,7 +56,7 @@ class Place:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
         path.chmod(mode)
-        self.give(path)
+        self.give(path, *(one for one in path.parents if self.own in one.parents))
         return path
 
     def give(self, *paths):
