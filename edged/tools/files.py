@@ -489,12 +489,9 @@ def _edited(
     if kind:
         raise InvalidArgumentsError([Fault("path", f"{shown} is {kind}, no text to edit")])
     try:
-        edit = edits.replace(data, old, new, every=every)
+        edit = edits.replace(data, old, new, every=every, limit=EDIT_MAX)
     except edits.EditError as error:
         raise InvalidArgumentsError([Fault("old_text", f"{shown}: {error}")]) from None
-    if len(edit.data) > EDIT_MAX + len(new):
-        limit = EDIT_MAX >> 20
-        raise TooLargeError(f"{shown} would have {len(edit.data)} bytes: edits end at {limit} MiB")
     diff = edits.diff(data, edit, shown)
     written = replace(way, edit.data, create=False, expected=found, stopped=stopped)
     return written, len(edit.places), diff

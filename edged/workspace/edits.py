@@ -15,8 +15,14 @@ CONTEXT = 3
 SHOWN_MAX = 5
 """Places that are named where a passage occurs too often."""
 
+PLACES_MAX = 100_000
+"""Replacements of one edit."""
+
 DIFF_LINES = 500
 """Lines up to which a changed region is compared line by line."""
+
+REGION_LINES = 20_000
+"""Lines of a changed region up to which it is shown."""
 
 
 class Edit(NamedTuple):
@@ -39,22 +45,35 @@ class EditError(ValueError):
     """A passage that cannot be replaced; says why and what to do."""
 
 
-def replace(data: bytes, old: bytes, new: bytes, *, every: bool) -> Edit:
+def replace(data: bytes, old: bytes, new: bytes, *, every: bool, limit: int) -> Edit:
     """Replace a passage that occurs once, or each one.
 
     In a text whose lines all end with CR LF the passages may be given with LF.
 
+    Args:
+        data: the text.
+        old: the passage.
+        new: what is to stand there.
+        every: it may occur more than once.
+        limit: bytes that the new text may have.
+
     Raises:
-        EditError: it does not occur, or more than once.
+        EditError: it does not occur, or more than once, or the text would be too long.
     """
     if b"\r\n" in data and data.count(b"\n") == data.count(b"\r\n"):
         old, new = _with_crlf(old), _with_crlf(new)
-    places = _places(data, old)
-    if not places:
+    count, first = data.count(old), data.find(old)
+    if not count:
         raise EditError(f"old_text does not occur in it{_near(data, old)}")
-    if not every and (len(places) > 1 or data.find(old, places[0] + 1) >= 0):
+    if not every and data.find(old, first + 1) >= 0:
         raise EditError(_too_often(data, old))
-    return Edit(data.replace(old, new), places, old, new)
+    # Before it is made: many short passages by a long one are gigabytes.
+    size = len(data) + count * (len(new) - len(old))
+    if size > limit:
+        raise EditError(f"it would have {size} bytes: edits end at {limit >> 20} MiB")
+    if count > PLACES_MAX:
+        raise EditError(f"old_text occurs {count} times, over {PLACES_MAX}: give a longer one")
+    return Edit(data.replace(old, new), _places(data, old), old, new)
 
 
 def _with_crlf(text: bytes) -> bytes:
@@ -102,24 +121,30 @@ def diff(before: bytes, edit: Edit, name: str) -> str:
 
     Source: GNU diffutils, "Detailed Description of Unified Format".
     """
-    rows = _split(before)
     out = [f"--- {name}", f"+++ {name}"]
     shift = 0
-    for first, last in _regions(before, edit):
-        start = max(0, first - CONTEXT)
-        end = min(len(rows), last + 1 + CONTEXT)
-        old = rows[start:end]
-        new = _split(b"".join(old).replace(edit.old, edit.new))
-        head, tail = first - start, end - last - 1
-        body = [
-            *_marked(" ", old[:head]),
-            *_compared(old[head : len(old) - tail], new[head : len(new) - tail]),
-            *_marked(" ", old[len(old) - tail :]),
-        ]
-        spans = _span(start, len(old)), _span(start + shift, len(new))
-        out += [f"@@ -{spans[0]} +{spans[1]} @@", *body]
-        shift += len(new) - len(old)
+    for region in _regions(before, edit):
+        start, head = _back(before, region.begin)
+        stop, tail = _forward(before, region.end)
+        part = before[start:stop]
+        changed = part.replace(edit.old, edit.new)
+        counts = _count(part), _count(changed)
+        first = region.first - head
+        out.append(f"@@ -{_span(first, counts[0])} +{_span(first + shift, counts[1])} @@")
+        if max(counts) > REGION_LINES:
+            out.append("\\ Too long to be shown")
+        else:
+            out += _body(_split(part), _split(changed), head, tail)
+        shift += counts[1] - counts[0]
     return "\n".join(out)
+
+
+def _body(old: list[bytes], new: list[bytes], head: int, tail: int) -> list[str]:
+    return [
+        *_marked(" ", old[:head]),
+        *_compared(old[head : len(old) - tail], new[head : len(new) - tail]),
+        *_marked(" ", old[len(old) - tail :]),
+    ]
 
 
 def _span(start: int, count: int) -> str:
@@ -128,26 +153,56 @@ def _span(start: int, count: int) -> str:
     return str(first) if count == 1 else f"{first},{count}"
 
 
-def _regions(before: bytes, edit: Edit) -> list[tuple[int, int]]:
-    """The lines that change, first and last, from 0; those near each other as one."""
-    regions: list[tuple[int, int]] = []
+class _Region(NamedTuple):
+    """Whole lines that change: numbers of the first and the last from 0, and their bytes."""
+
+    first: int
+    last: int
+    begin: int
+    end: int
+
+
+def _regions(before: bytes, edit: Edit) -> list[_Region]:
+    """The lines that change; those near each other as one region."""
+    regions: list[_Region] = []
     line = at = 0
+    inner = edit.old.count(b"\n")
     for place in edit.places:
         line += before.count(b"\n", at, place)
-        at = place
-        last = line + edit.old.count(b"\n")
-        if edit.old.endswith(b"\n") and not _joins(edit):
+        at, end = place, place + len(edit.old)
+        last = line + inner
+        if edit.old.endswith(b"\n") and edit.new.endswith(b"\n"):
             last -= 1
-        if regions and line <= regions[-1][1] + 2 * CONTEXT + 1:
-            regions[-1] = regions[-1][0], max(last, regions[-1][1])
         else:
-            regions.append((line, last))
+            # The line after the passage may become a part of one that stands there now.
+            end = before.find(b"\n", end) + 1 or len(before)
+        if regions and line <= regions[-1].last + 2 * CONTEXT + 1:
+            known = regions[-1]
+            regions[-1] = known._replace(last=max(last, known.last), end=max(end, known.end))
+        else:
+            regions.append(_Region(line, last, before.rfind(b"\n", 0, place) + 1, end))
     return regions
 
 
-def _joins(edit: Edit) -> bool:
-    """Whether the line after the passage becomes a part of what stands there now."""
-    return bool(edit.new) and not edit.new.endswith(b"\n")
+def _back(data: bytes, at: int) -> tuple[int, int]:
+    """Where the context before a line begins, and how many lines it has."""
+    count = 0
+    while at and count < CONTEXT:
+        at = data.rfind(b"\n", 0, at - 1) + 1
+        count += 1
+    return at, count
+
+
+def _forward(data: bytes, at: int) -> tuple[int, int]:
+    count = 0
+    while at < len(data) and count < CONTEXT:
+        at = data.find(b"\n", at) + 1 or len(data)
+        count += 1
+    return at, count
+
+
+def _count(data: bytes) -> int:
+    return data.count(b"\n") + bool(data and not data.endswith(b"\n"))
 
 
 def _compared(old: Sequence[bytes], new: Sequence[bytes]) -> list[str]:

@@ -236,6 +236,58 @@ def test_it_starts_on_a_full_disk_and_says_what_is_missing(place, until):
     assert "Traceback" not in place.stderr()
 
 
+def test_files_and_grants_on_a_full_disk_are_whole_or_refused(place, until):
+    """Issue 4, Shows: nothing acknowledged is lost, nothing is half written."""
+    os.mkdir(place.data)
+    room = ["--size", str(1 << 20), "--perms", "0755", "--tmpfs", place.data]
+    caps = ["--cap-add", "ALL"] if os.geteuid() == 0 else []
+    place.start(until, "bwrap", "--die-with-parent", *caps, "--dev-bind", "/", "/", *room, "--")
+    kept, refused = {}, []
+    with place.client() as client:
+
+        def attempt(tool, name, after, **arguments):
+            result = client.call(tool, {"path": name, **arguments})
+            if result.is_error:
+                refused.append(result.for_llm)
+            else:
+                kept[name] = after
+
+        for number in range(30):
+            name, text = f"file{number}", f"{number:04}\n" * 8_000
+            attempt("write_file", name, text, content=text)
+            attempt("write_file", "again", text[:30_000], content=text[:30_000])
+            attempt("append_file", "log", kept.get("log", "") + text[:3_000], content=text[:3_000])
+        attempt("append_file", "file0", kept["file0"] + "x" * 99_000, content="x" * 99_000)
+        old, new = "0000\n0000", "y" * 500
+        text = kept["file0"].replace(old, new)
+        attempt("edit_file", "file0", text, old_text=old, new_text=new, replace_all=True)
+        assert len(refused) > 5
+        assert {
+            one for one in refused if "No space left on device: free some space" not in one
+        } == set()
+        for name, text in kept.items():
+            parts, offset = [], 0
+            while offset is not None:
+                part = client.call("read_file", {"path": name, "offset": offset})
+                parts.append(part.content[0].text)
+                offset = (part.structured or {}).get("next_offset")
+            assert "".join(parts) == text, name
+        names = {line[6:] for line in client.call("list_dir", {}).content[0].text.split("\n")}
+        assert names == set(kept)
+    answers = {}
+    for number in range(40):
+        path = f"{place.folder}/{number}"
+        try:
+            place.ask("edged/grant", path=path, duration="deny")
+        except StoreError as error:
+            assert "No space left on device" in str(error)
+        else:
+            answers[path] = "deny"
+    denied = {row["path"] for row in place.ask("edged/grant")["denied"]}
+    assert denied == set(answers)
+    assert "Traceback" not in place.stderr()
+
+
 # A disk that cannot be written -----------------------------------------------------------
 
 

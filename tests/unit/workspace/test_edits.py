@@ -10,7 +10,7 @@ from edged.workspace import edits
 
 
 def edit(data, old, new, *, every=False):
-    return edits.replace(data.encode(), old.encode(), new.encode(), every=every)
+    return edits.replace(data.encode(), old.encode(), new.encode(), every=every, limit=1 << 20)
 
 
 def test_passage_that_occurs_once_is_replaced():
@@ -32,6 +32,12 @@ def test_passage_that_is_not_there_once_is_refused_with_a_way_on(data, old, told
     """Facts of PicoClaw, 6: old_text must occur exactly once."""
     with pytest.raises(edits.EditError, match=told):
         edit(data, old, "new")
+
+
+def test_text_that_would_grow_too_long_is_not_made():
+    """A board has 512 MB: the size is known before."""
+    with pytest.raises(edits.EditError, match="would have 8000000000000 bytes"):
+        edits.replace(b"x" * 8_000_000, b"x", b"y" * 1_000_000, every=True, limit=8 << 20)
 
 
 def test_each_occurrence_is_replaced_where_that_is_asked_for():
@@ -66,7 +72,7 @@ def test_patch_makes_the_new_text_of_the_old_one(data, old, new, end, tmp_path_f
     """patch(1) is the judge of a diff."""
     before = (data + end).encode()
     try:
-        found = edits.replace(before, old.encode(), new.encode(), every=True)
+        found = edits.replace(before, old.encode(), new.encode(), every=True, limit=1 << 20)
     except edits.EditError:
         return
     if found.data == before or not found.data:
