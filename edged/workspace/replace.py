@@ -69,6 +69,9 @@ class _Spot(NamedTuple):
     shown: str
 
 
+_NOWHERE = _Spot(-1, "", -1, "")
+
+
 def replace(
     way: Way,
     data: bytes,
@@ -94,12 +97,13 @@ def replace(
         StoppedError: see `stopped`.
     """
     base = new = -1
-    spot = _Spot(-1, "", -1, "")
+    spot = _NOWHERE
     try:
         base = way.base()
         for _ in range(TRIES):
-            close(spot.directory, spot.old, new)
-            new = -1
+            # At once: a number that is closed twice may be another's by then.
+            before, spot, new = (spot.directory, spot.old, new), _NOWHERE, -1
+            close(*before)
             with acting_as(way.route.account):
                 spot = _locate(way, base, create=create)
                 if spot.old >= 0 and not overwrite:
@@ -152,9 +156,9 @@ def _locate(way: Way, base: int, *, create: bool) -> _Spot:
                 raise _failed(errno.EISDIR)
             directory, name, shown = _parent(way, base, old)
             if _is_at(directory, name, old):
-                found, directory, kept = _Spot(directory, name, old, shown), -1, old
-                old = -1
-                return found._replace(old=kept)
+                found = _Spot(directory, name, old, shown)
+                directory = old = -1
+                return found
         except FileNotFoundError:
             continue
         finally:
@@ -215,8 +219,8 @@ def _made(way: Way, base: int, folder: str) -> int:
                 os.mkdir(name, 0o700, dir_fd=fd)
             except FileExistsError:
                 is_new = False
-            inner = os.open(name, _DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
             os.fsync(fd)
+            inner = os.open(name, _DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
             close(fd)
             fd = inner
             if is_new and way.route.account is None:
