@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from edged import log
 from edged.clock import Clock, iso
 from edged.errors import BusyError, DeniedError, Fault, InvalidArgumentsError, NotFoundError
 from edged.events import Events
@@ -222,6 +223,11 @@ class Policy:
         undo = self._kept()
         self._pending[request.id] = request
         self._save(undo)
+        act = "write" if write else "read"
+        log.info(
+            f"an agent of {caller.user} asks to {act} {request.path}: "
+            f"edged grant {request.id} once|session|deny"
+        )
         self._events.publish("permission.request", caller.user, facts(request))
         return request
 
@@ -572,7 +578,10 @@ def _followed(path: str) -> Spot:
     if not path.startswith("/") or "\0" in path:
         raise InvalidArgumentsError([Fault("path", "must be an absolute path such as /srv/data")])
     try:
-        return spot(path)
+        found = spot(path)
+        # What is stored, shown and sent is text.
+        found.path.encode()
+        return found
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise InvalidArgumentsError([Fault("path", f"cannot be followed: {reason}")]) from None

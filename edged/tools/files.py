@@ -498,15 +498,13 @@ def _edited(
 
 
 def _bytes(content: str, encoding: str = "text") -> bytes:
+    if encoding == "text":
+        return content.encode()
     try:
-        if encoding == "text":
-            return content.encode()
         return binascii.a2b_base64(content, strict_mode=True)
-    except UnicodeEncodeError:
-        reason = "has half a character (a lone surrogate), which no file can hold as UTF-8"
     except binascii.Error as error:
         reason = f"is not base64: {error}"
-    raise InvalidArgumentsError([Fault("content", reason)])
+        raise InvalidArgumentsError([Fault("content", reason)]) from None
 
 
 def _told(route: Route, written: Written, text: str) -> Result:

@@ -252,6 +252,15 @@ def test_links_are_followed_before_the_owner_is_asked(desk):
     assert request.path == f"{real}/x"
 
 
+def test_path_that_is_no_text_is_not_asked_for(desk):
+    """Names are bytes (path_resolution(7)); what is stored and sent is UTF-8."""
+    os.mkdir(os.fsencode(desk.folder) + b"/\xff")
+    os.symlink(b"\xff", desk.folder / "way")
+    with pytest.raises(InvalidArgumentsError, match="cannot be followed"):
+        desk.policy.request(ADA, "s1", str(desk.folder / "way"))
+    assert desk.policy.pending() == []
+
+
 def test_what_was_swapped_before_the_answer_is_not_granted(desk):
     """Facts of PicoClaw, 16: #3081."""
     path = desk.path("srv")

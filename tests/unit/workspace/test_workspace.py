@@ -32,6 +32,7 @@ def test_own_directories_are_known_by_the_names_of_tools(place, path, shown, inn
 
 
 def test_path_on_the_host_is_shown_as_tools_know_it(place):
+    """Facts of PicoClaw, 16: #2107, an absolute path inside the workspace is allowed."""
     found = place.workspace.place(place.ada, f"{place.own}/a/b")
     assert (found.shown, found.inner, found.write) == ("/workspace/a/b", "a/b", True)
 
