@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from edged.workspace.pages import Page, Read
     from edged.workspace.replace import Written
 
-EDIT_MAX = 8 << 20
+EDIT_MAX = 4 << 20
 """Bytes of a file that is edited: it is in memory, before and after."""
 
 APPEND_MAX = 1 << 20
@@ -364,7 +364,7 @@ async def write_file(params: WriteFile, ctx: Context) -> Result:
     workspace: Workspace = ctx.services.workspace
     route = workspace.route(ctx.caller, ctx.caller.session, params.path, write=True)
     way = workspace.way(ctx.caller, route)
-    async with _changed(ctx, workspace, route) as rebound:
+    async with _changed(ctx, workspace, route, len(data)) as rebound:
         written = await workspace.threads.run(
             lambda stopped: replace(way, data, overwrite=params.overwrite, stopped=stopped)
         )
@@ -394,7 +394,7 @@ async def append_file(params: AppendFile, ctx: Context) -> Result:
     workspace: Workspace = ctx.services.workspace
     route = workspace.route(ctx.caller, ctx.caller.session, params.path, write=True)
     way = workspace.way(ctx.caller, route)
-    async with _changed(ctx, workspace, route) as rebound:
+    async with _changed(ctx, workspace, route, len(data)) as rebound:
         written = await workspace.threads.run(lambda stopped: _appended(way, data, stopped))
         rebound(written)
     act = "created" if written.created else f"appended {len(data)} bytes to"
@@ -453,7 +453,7 @@ async def edit_file(params: EditFile, ctx: Context) -> Result:
     old, new = _bytes(params.old_text), _bytes(params.new_text)
     route = workspace.route(ctx.caller, ctx.caller.session, params.path, write=True)
     way = workspace.way(ctx.caller, route)
-    async with _changed(ctx, workspace, route) as rebound:
+    async with _changed(ctx, workspace, route, len(old) + len(new)) as rebound:
         written, count, diff = await workspace.threads.run(
             lambda stopped: _edited(way, old, new, every=params.replace_all, stopped=stopped)
         )
@@ -527,16 +527,24 @@ async def _used(ctx: Context, workspace: Workspace, route: Route) -> AsyncIterat
 
 @asynccontextmanager
 async def _changed(
-    ctx: Context, workspace: Workspace, route: Route
+    ctx: Context, workspace: Workspace, route: Route, size: int
 ) -> AsyncIterator[Callable[[Written], None]]:
-    """As `_used`, and one after the other for one file; hands out what to do in the end."""
+    """As `_used`, and one after the other for one file; hands out what to do in the end.
+
+    Args:
+        ctx: of the call.
+        workspace: whose changes are counted.
+        route: to the file.
+        size: bytes that the call holds.
+    """
 
     def rebound(written: Written) -> None:
         if route.grant is not None:
             workspace.rebind(route, written.device, written.inode)
 
-    async with workspace.changes.of(route.place.host), _used(ctx, workspace, route):
-        yield rebound
+    with workspace.changes.holding(size):
+        async with workspace.changes.of(route.place.host), _used(ctx, workspace, route):
+            yield rebound
 
 
 # Listing ----------------------------------------------------------------------------------

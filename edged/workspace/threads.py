@@ -7,9 +7,11 @@ it and ends soon. Loop thread only.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, TypeVar
+
+from edged.errors import BusyError
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
@@ -69,12 +71,34 @@ class Threads:
             await asyncio.to_thread(pool.shutdown, cancel_futures=True)
 
 
+HELD_MAX = 32 << 20
+"""Bytes of content that wait to be written, of all calls; one call always may."""
+
+
 class Changes:
-    """Lets those who change one file do so one after the other."""
+    """Lets those who change one file do so one after the other, and not too many wait."""
 
     def __init__(self) -> None:
+        self._held = 0
         self._locks: dict[str, asyncio.Lock] = {}
         self._users: dict[str, int] = {}
+
+    @contextmanager
+    def holding(self, size: int) -> Iterator[None]:
+        """Count what a call has in memory until it is written.
+
+        Raises:
+            BusyError: too much waits already.
+        """
+        if self._held and self._held + size > HELD_MAX:
+            raise BusyError(
+                f"{self._held >> 20} MiB wait to be written: try again when a call has ended"
+            )
+        self._held += size
+        try:
+            yield
+        finally:
+            self._held -= size
 
     @asynccontextmanager
     async def of(self, path: str) -> AsyncIterator[None]:

@@ -278,6 +278,19 @@ async def test_many_appends_at_once_lose_nothing(call, own):
     assert sorted(map(int, (own / "a.txt").read_text().split())) == list(range(40))
 
 
+async def test_content_that_waits_is_bounded(call, own):
+    """A board has 512 MB, and an agent may have hundreds of calls in flight."""
+    content = "x" * (12 << 20)
+    results = await asyncio.gather(
+        *(call("write_file", path="a", content=content) for _ in range(5))
+    )
+    told = [result.for_llm for result in results if result.is_error]
+    assert len(told) == 3
+    assert all("MiB wait to be written" in one for one in told)
+    assert (own / "a").stat().st_size == 12 << 20
+    assert text(await call("write_file", path="a", content="y"))
+
+
 # edit_file --------------------------------------------------------------------------------
 
 
@@ -326,7 +339,7 @@ async def test_binary_and_huge_files_are_not_edited(call, lay):
     path = lay("huge", b"")
     os.truncate(path, files.EDIT_MAX + 1)
     result = await call("edit_file", path="huge", old_text="a", new_text="b")
-    assert "edits end at 8 MiB" in result.for_llm
+    assert "edits end at 4 MiB" in result.for_llm
 
 
 # list_dir ---------------------------------------------------------------------------------
