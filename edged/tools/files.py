@@ -28,6 +28,7 @@ from edged.errors import (
 from edged.results import Result, Text
 from edged.tool import READS, Context, Hints, tool
 from edged.tools._turns import turn
+from edged.workspace import pages
 
 if TYPE_CHECKING:
     from edged.workspace import Route, Workspace
@@ -161,13 +162,22 @@ class _Reading:
         fd, found = self._workspace.way(self._ctx.caller, self._route).look(os.O_RDONLY)
         try:
             size = self._size(found)
-            if params.mode_or_none is None and 0 < size <= self._workspace.read_max:
-                data = _cached(fd, 0, size, size)
-                self._check_text(data, 0, _nothing)
-                return Result([Text(data.decode("utf-8", "replace"))])
+            if params.mode_or_none is None and 0 < size <= min(
+                self._workspace.read_max, len(_page_buffer)
+            ):
+                return self._whole(fd, size)
             return self._part(found, lambda offset, count: _cached(fd, offset, count, size))
         finally:
             os.close(fd)
+
+    def _whole(self, fd: int, size: int) -> Result:
+        """A small file at once: by the buffer that all of them share."""
+        buffer = _page_buffer
+        _read_cached(fd, memoryview(buffer)[:size], 0)
+        kind = "binary data" if buffer.find(b"\0", 0, size) >= 0 else ""
+        head = buffer[: min(size, pages.SNIFF)]
+        self._refuse(pages.kind(head, head) or kind)
+        return Result([Text(str(memoryview(buffer)[:size], "utf-8", "replace"))])
 
     async def on_a_thread(self) -> Result:
         workspace, route = self._workspace, self._route
@@ -191,8 +201,6 @@ class _Reading:
             return await workspace.threads.run(work)
 
     def _part(self, there: os.stat_result, read: Read) -> Result:
-        from edged.workspace import pages  # noqa: PLC0415  at the first file
-
         params, shown = self._params, self._route.place.shown
         size = self._size(there)
         offset = params.offset or 0
@@ -219,8 +227,6 @@ class _Reading:
         return _shown(text, _note_of_bytes(shown, found, size), facts)
 
     def _lines(self, fd: int, there: os.stat_result, stopped: Callable[[], bool]) -> Result:
-        from edged.workspace import pages  # noqa: PLC0415  at the first file
-
         params, shown = self._params, self._route.place.shown
         size, first = self._size(there), params.start_line or 1
 
@@ -264,10 +270,10 @@ class _Reading:
 
     def _check_text(self, data: bytes | bytearray, offset: int, read: Read) -> None:
         """Refuse what is no text: it would fill a model's context with noise."""
-        from edged.workspace import pages  # noqa: PLC0415  at the first file
-
         head = read(0, pages.HEAD) if offset else data[: pages.HEAD]
-        kind = pages.kind(head, data)
+        self._refuse(pages.kind(head, data))
+
+    def _refuse(self, kind: str) -> None:
         if kind:
             shown = self._route.place.shown
             reason = f"{shown} is {kind}, no text; encoding=base64 reads its bytes"
@@ -301,20 +307,31 @@ def _cached(fd: int, offset: int, count: int, size: int) -> bytearray:
     if size and not wanted:
         return bytearray()
     data = bytearray(wanted or count)
-    try:
-        there = os.preadv(fd, [data], offset, os.RWF_NOWAIT)
-    except OSError:
-        # A thread meets the same fault, and says it in words.
-        raise BlockingIOError from None
-    if there < wanted:
-        raise BlockingIOError
+    there = _read_cached(fd, data, offset, short=not size)
     del data[there:]
     return data
 
 
-def _nothing(_offset: int, _count: int) -> bytes:
-    """The head of a file that begins with the head."""
-    return b""
+_page_buffer = bytearray(64 << 10)
+"""For files that are read at once, on the loop: no other call is in the middle of it."""
+
+
+def _read_cached(
+    fd: int, into: bytearray | memoryview, offset: int, *, short: bool = False
+) -> int:
+    """Fill a buffer, or as much of it as there is where it may be `short`.
+
+    Raises:
+        BlockingIOError: see `_cached`.
+    """
+    try:
+        there = os.preadv(fd, [into], offset, os.RWF_NOWAIT)
+    except OSError:
+        # A thread meets the same fault, and says it in words.
+        raise BlockingIOError from None
+    if there < len(into) and not short:
+        raise BlockingIOError
+    return there
 
 
 def _pread(fd: int, offset: int, count: int) -> bytes:
@@ -470,7 +487,7 @@ def _edited(
     every: bool,
     stopped: Callable[[], bool],
 ) -> tuple[Written, int, str]:
-    from edged.workspace import edits, pages  # noqa: PLC0415  at the first edit
+    from edged.workspace import edits  # noqa: PLC0415  at the first edit
     from edged.workspace.replace import replace  # noqa: PLC0415  ctypes is heavy
 
     shown = way.shown

@@ -239,8 +239,8 @@ class acting_as:  # noqa: N801  used as a function
         account = self._account
         if account is None:
             return
-        _setfsgid(account.gid)
-        _setfsuid(account.uid)
+        _setfsgid(account[1])
+        _setfsuid(account[0])
         if account in self._works:
             return
         if (_setfsuid(_NOBODY), _setfsgid(_NOBODY)) == (account.uid, account.gid):

@@ -14,7 +14,9 @@ Read = Callable[[int, int], bytes | bytearray]
 LINE_CHUNK = 256 << 10
 """Bytes that are looked through for line ends at a time."""
 
-_SNIFF = 8 << 10
+SNIFF = 8 << 10
+"""Bytes of a part that are looked through for control characters."""
+
 _CONTROLS = bytes(set(range(32)) - set(b"\t\n\r\f\b\x1b")) + b"\x7f"
 
 _MAGIC = (
@@ -176,7 +178,7 @@ def kind(head: bytes | bytearray, data: bytes | bytearray) -> str:
     """
     if head.startswith(_SIGNS):
         return next(name for sign, name in _MAGIC if head.startswith(sign))
-    sample = data[:_SNIFF]
+    sample = data[:SNIFF]
     if b"\0" in data:
         return "binary data"
     controls = len(sample) - len(sample.translate(None, _CONTROLS))
