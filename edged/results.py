@@ -489,7 +489,8 @@ def keep_lines(body: str, max_bytes: int, max_lines: int, *, keep_end: bool) -> 
     """Whole lines from one end within both bounds; a single longer line is cut inside.
 
     Never cuts inside a character. Sizes count UTF-8 bytes. Blank lines at the kept end
-    give way, so that a long line before a final newline is not lost for it.
+    give way, so that a long line before a final newline is not lost for it; nor is one for
+    a few short lines, such as an exit code.
     """
     lines = (body.rstrip("\n") if keep_end else body.lstrip("\n")).split("\n")
     if keep_end:
@@ -501,11 +502,12 @@ def keep_lines(body: str, max_bytes: int, max_lines: int, *, keep_end: bool) -> 
         if size > max_bytes + 1:
             break
         chosen.append(line)
-    if chosen:
-        return "\n".join(reversed(chosen) if keep_end else chosen)
-    data = lines[0].encode("utf-8", "replace")
-    part = data[-max_bytes:] if keep_end else data[:max_bytes]
-    return part.decode("utf-8", "ignore")
+    rest = max_bytes - sum(len(line.encode("utf-8", "replace")) + 1 for line in chosen)
+    if len(chosen) < min(len(lines), max_lines) and rest > max_bytes // 2:
+        data = lines[len(chosen)].encode("utf-8", "replace")
+        part = data[-rest:] if keep_end else data[:rest]
+        chosen.append(part.decode("utf-8", "ignore"))
+    return "\n".join(reversed(chosen) if keep_end else chosen)
 
 
 MASK = "[***]"

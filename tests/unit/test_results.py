@@ -287,6 +287,8 @@ def test_links_and_short_texts_are_small():
         ("abcdef\n", 3, 9, "abc", "def"),
         ("\nabcdef", 3, 9, "abc", "def"),
         ("", 3, 9, "", ""),
+        ("ab\ncdefghijkl\nmn", 8, 9, "ab\ncdefg", "hijkl\nmn"),
+        ("abc\ndefghijkl\nmno", 8, 9, "abc", "mno"),
     ],
 )
 def test_lines_are_kept_from_either_end(body, max_bytes, max_lines, start, end):
