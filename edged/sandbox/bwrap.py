@@ -104,6 +104,13 @@ def arguments(profile: Profile, layout: Layout, fds: Mapping[str, int]) -> list[
     return _options(profile, layout, binds, profile.env)
 
 
+def shows(profile: Profile, layout: Layout, path: str) -> bool:
+    """Whether a run has an absolute path: the root, what is bound, or something below it."""
+    mounts = [mount.target for mount in _system(profile, layout)]
+    places = [*mounts, *(link for link, _ in profile.links), *(b.target for b in profile.binds)]
+    return path == "/" or any(path == p or path.startswith(f"{p}/") for p in places)
+
+
 def command(
     args_fd: int, seccomp_fd: int, info_fd: int, block_fd: int, argv: Sequence[str]
 ) -> list[str]:

@@ -142,14 +142,17 @@ class Output:
 
     def text(self) -> str:
         """What was kept, with a line on what was not; control characters made harmless."""
+        head, left_out, tail = self.parts()
+        if not left_out:
+            return readable(head)
+        return f"{readable(head)}\n[... {left_out} bytes left out ...]\n{readable(tail)}"
+
+    def parts(self) -> tuple[bytes, int, bytes]:
+        """What was kept of its beginning and its end, and how many bytes lie between."""
         left_out = self.seen - len(self._head) - min(len(self._tail), self._tail_max)
         if left_out <= 0:
-            return readable(bytes(self._head + self._tail))
-        return (
-            readable(bytes(self._head))
-            + f"\n[... {left_out} bytes left out ...]\n"
-            + readable(bytes(self._tail[-self._tail_max :]))
-        )
+            return bytes(self._head + self._tail), 0, b""
+        return bytes(self._head), left_out, bytes(self._tail[-self._tail_max :])
 
     def whole(self) -> bytes:
         """All of it; nothing when it was too much to keep."""

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import msgspec
 
 from edged import jsonrpc
-from edged.sandbox.frames import harmless
+from edged.sandbox.frames import Output, harmless
 from edged.sandbox.profile import MIB, Limits, Profile
 
 Reason = Literal[
@@ -51,6 +51,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
         signal: that ended the tool's process, or 0.
         stdout: kept output that is not part of the result (Python, TypeScript).
         stderr: likewise; for the log.
+        streams: of a command, what it wrote to both.
         bytes_seen: of output, kept or not.
         duration_s: from the call's start in its sandbox to its end.
         warm: whether a spare served it.
@@ -63,6 +64,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     signal: int = 0
     stdout: str = ""
     stderr: str = ""
+    streams: tuple[Output, Output] | None = None
     bytes_seen: int = 0
     duration_s: float = 0.0
     warm: bool = False
@@ -237,6 +239,31 @@ _READ_ONLY = r"Read-only file system|EROFS"
 _FILE_SIZE = r"File too large|EFBIG|File size limit exceeded"
 
 
+Cause = Literal["network", "memory", "tasks", "full", "file-size", "read-only"]
+"""Limits of a sandbox that a failure may stem from."""
+
+
+def cause(text: str, *, network: bool, tasks_exceeded: bool = False) -> Cause | None:
+    """The limit that a failure reads as if it stemmed from.
+
+    Args:
+        text: of the failure, stderr included.
+        network: whether it had one.
+        tasks_exceeded: whether the kernel refused a process or thread.
+    """
+    if not network and re.search(_NETWORK, text):
+        return "network"
+    if re.search(_MEMORY, text):
+        return "memory"
+    if tasks_exceeded or re.search(_TASKS, text):
+        return "tasks"
+    if re.search(_FULL, text):
+        return "full"
+    if re.search(_FILE_SIZE, text):
+        return "file-size"
+    return "read-only" if re.search(_READ_ONLY, text) else None
+
+
 def hint(text: str, profile: Profile, *, tasks_exceeded: bool = False) -> str:
     """The line to add when a failure reads as if it stemmed from a limit; else empty.
 
@@ -246,19 +273,20 @@ def hint(text: str, profile: Profile, *, tasks_exceeded: bool = False) -> str:
         tasks_exceeded: whether the kernel refused a process or thread.
     """
     limits = profile.limits
-    if not profile.network and re.search(_NETWORK, text):
-        return "this tool has no network; `network: true` in TOOL.md gives it one"
-    if re.search(_MEMORY, text):
-        return f"this tool's memory: {_memory_line(limits)}"
-    if tasks_exceeded or re.search(_TASKS, text):
-        return f"this tool may have {limits.tasks_max} processes and threads at once"
-    if re.search(_FULL, text):
-        return f"/tmp and /dev/shm hold {size(limits.tmp_size)} each: write more elsewhere"  # noqa: S108 - inside
-    if re.search(_FILE_SIZE, text):
-        return f"one file of this tool may have {size(limits.file_size_max)}"
-    if re.search(_READ_ONLY, text):
-        written = [bind.target for bind in profile.binds if bind.write]
-        return "this tool can write only " + ", ".join([*written, "/tmp", "/dev/shm"])  # noqa: S108 - inside
+    match cause(text, network=profile.network, tasks_exceeded=tasks_exceeded):
+        case "network":
+            return "this tool has no network; `network: true` in TOOL.md gives it one"
+        case "memory":
+            return f"this tool's memory: {_memory_line(limits)}"
+        case "tasks":
+            return f"this tool may have {limits.tasks_max} processes and threads at once"
+        case "full":
+            return f"/tmp and /dev/shm hold {size(limits.tmp_size)} each: write more elsewhere"  # noqa: S108 - inside
+        case "file-size":
+            return f"one file of this tool may have {size(limits.file_size_max)}"
+        case "read-only":
+            written = [bind.target for bind in profile.binds if bind.write]
+            return "this tool can write only " + ", ".join([*written, "/tmp", "/dev/shm"])  # noqa: S108 - inside
     module = re.search(_MODULE, text)
     if module:
         return (

@@ -47,7 +47,7 @@ KEYS_MAX = 256
 RUNNING_MAX = 4
 """Sandboxes that serve calls of all depths, in multiples of those of depth 0."""
 
-_ESTIMATE = {"python": 8 * MIB, "bash": 2 * MIB, "typescript": 45 * MIB}
+_ESTIMATE = {"python": 8 * MIB, "bash": 2 * MIB, "typescript": 45 * MIB, "shell": MIB}
 """Until one was measured: proportional set size with a small tool loaded."""
 
 
@@ -194,6 +194,7 @@ class Pool:
         depth: int = 0,
         user: str = "",
         owner: bool = True,
+        wall_s: float = 0.0,
     ) -> Outcome:
         """Run one call to its end; its process tree is dead when this returns.
 
@@ -210,6 +211,7 @@ class Pool:
                 each depth has its own places, so that none waits for its caller.
             user: who calls: places go round among users.
             owner: whether all places may be theirs; an agent leaves some free.
+            wall_s: time of the call; 0: as the job's profile has it.
 
         Raises:
             BusyError: too many calls wait already, or the pool is closing; or the tool
@@ -232,13 +234,8 @@ class Pool:
             )
         instance: Instance | None = None
         try:
-            use = self._note(job)
-            instance = self._take(use)
-            if instance is None:
-                instance = self._instance(job, self._machine)
-                instance.start()
-            self._serving.add(instance)
-            return await _serve(instance, call_id, params, on_update, calls_handler)
+            instance = self.take(job)
+            return await _serve(instance, call_id, params, on_update, calls_handler, wall_s)
         except SandboxSetupError as error:
             message = f"the sandbox could not be started: {error}"
             result = outcome.text_result(message, is_error=True)
@@ -246,9 +243,37 @@ class Pool:
         finally:
             gate.leave(place)
             if instance is not None:
-                self._serving.discard(instance)
-                self._tasks.create_task(instance.close())
-            self._refill_later()
+                self.give_back(instance)
+            else:
+                self._refill_later()
+
+    def take(self, job: Job) -> Instance:
+        """A started sandbox, outside of the places of calls: who takes it bounds their number.
+
+        It is killed when the pool closes; hand it to `give_back` when its call is over.
+
+        Raises:
+            SandboxSetupError: it cannot be started.
+            StoppingError: the pool is closing.
+        """
+        if self._closing:
+            raise StoppingError
+        instance = self._take(self._note(job))
+        if instance is None:
+            instance = self._instance(job, self._machine)
+            try:
+                instance.start()
+            except BaseException:
+                self.give_back(instance)
+                raise
+        self._serving.add(instance)
+        return instance
+
+    def give_back(self, instance: Instance) -> None:
+        """End a sandbox that was taken."""
+        self._serving.discard(instance)
+        self._tasks.create_task(instance.close())
+        self._refill_later()
 
     def drop(self, match: Callable[[Hashable], bool]) -> None:
         """Drop the spares of keys that match, and what was learnt about them."""
@@ -486,13 +511,14 @@ async def _serve(
     params: dict[str, Any],
     on_update: OnUpdate | None,
     handler: CallsHandler | None,
+    wall_s: float,
 ) -> Outcome:
     if instance.calls is None:
-        return await instance.call(call_id, params, on_update)
+        return await instance.call(call_id, params, on_update, wall_s=wall_s)
     async with asyncio.TaskGroup() as tasks:
         server = tasks.create_task(calls.serve(instance.calls, handler or _refuse))
         try:
-            return await instance.call(call_id, params, on_update)
+            return await instance.call(call_id, params, on_update, wall_s=wall_s)
         finally:
             server.cancel()
 

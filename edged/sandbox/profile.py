@@ -22,6 +22,7 @@ class Bind(msgspec.Struct, frozen=True, gc=False):
         anchor: host directory below which no component of `source` may be a
             link (the data directory); empty for paths of the system.
         optional: skipped when the source is missing.
+        identity: device and inode that an anchored source must have; empty: any.
     """
 
     source: str
@@ -29,6 +30,7 @@ class Bind(msgspec.Struct, frozen=True, gc=False):
     write: bool = False
     anchor: str = ""
     optional: bool = False
+    identity: tuple[int, int] | tuple[()] = ()
 
 
 class Limits(msgspec.Struct, frozen=True, gc=False):

@@ -35,8 +35,11 @@ from edged.sandbox.limits import Backend
 from edged.sandbox.outcome import Outcome, Reason
 from edged.sandbox.profile import Bind, Profile
 
-Language = Literal["python", "bash", "typescript"]
+Language = Literal["python", "bash", "typescript", "shell"]
+"""Of a tool; `shell` is a command of a caller."""
 OnUpdate = Callable[[list[dict[str, Any]]], None]
+OnOutput = Callable[[bytes], None]
+"""Takes what a command writes, as it comes."""
 
 DRAIN_S = 0.3
 """After the end of the processes, for output that is still under way."""
@@ -50,7 +53,11 @@ UPDATE_S = 0.1
 UPDATES_MAX = 100
 """Updates of one tool that are shown in a second: each costs its caller, and others, time."""
 
+OUTPUT_RATE = 4 << 20
+"""Bytes a second that are read of a command whose output is handed on; it waits then."""
+
 _READ = 1 << 16
+_PAUSE_S = 0.1
 _UPDATE_SHOWN = 16 << 10
 _INPUT_MAX = 100 << 10
 """Bytes of one `INPUT_` variable; the kernel's limit of a string is 128 KiB (execve(2))."""
@@ -62,9 +69,17 @@ _KEPT = {
     "bash": (2 << 20, 1 << 20),
     "python": (8 << 10, 24 << 10),
     "typescript": (8 << 10, 24 << 10),
+    "shell": (7 << 20, 1 << 20),
 }
 """Bytes of the beginning and the end of stdout; a shell's is its result."""
-_KEPT_STDERR = (16 << 10, 48 << 10)
+_KEPT_STDERR = {
+    "bash": (16 << 10, 48 << 10),
+    "python": (16 << 10, 48 << 10),
+    "typescript": (16 << 10, 48 << 10),
+    "shell": (1 << 20, 1 << 20),
+}
+_SHELLS = frozenset({"bash", "shell"})
+"""Whose output is shown while it comes, and whose processes are told to end by SIGTERM."""
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -111,7 +126,7 @@ def open_bind(bind: Bind) -> int | None:
     Below `bind.anchor` no component may be a link: a tool could have put it there.
 
     Raises:
-        SandboxSetupError: there is a link, or nothing.
+        SandboxSetupError: there is a link, or nothing, or another than `bind.identity`.
     """
     fd = -1
     try:
@@ -129,6 +144,8 @@ def open_bind(bind: Bind) -> int | None:
                     f"{bind.source}: {name!r} is a symbolic link, which is not followed here:"
                     " put the directory itself there"
                 )
+        if bind.identity and _identity(fd) != bind.identity:
+            raise SandboxSetupError(f"{bind.source} is no longer what it was: another is there")
     except FileNotFoundError:
         _close(fd)
         if bind.optional:
@@ -170,11 +187,25 @@ def shell_inputs(params: dict[str, Any]) -> bytes:
     return b"".join(lines)
 
 
+def shell_lines(params: dict[str, Any]) -> bytes:
+    """A command as its host reads it: how, where and what, a line each.
+
+    Raises:
+        ValueError: one has a NUL character, which no argument can hold.
+    """
+    lines = [str(params[name]) for name in ("mode", "workdir", "command")]
+    if any("\0" in line for line in lines):
+        raise ValueError("a command cannot hold a NUL character")
+    escaped = (line.replace("\\", "\\\\").replace("\n", "\\n") for line in lines)
+    return "".join(f"{line}\n" for line in escaped).encode("utf-8", "replace")
+
+
 class Instance:
     """A sandbox that serves one call.
 
     Attributes:
         ready: done when the tool's code is loaded.
+        begun: done when a command has taken the place of its host.
         answered: done when its result is there and each of its processes was killed.
         over: done when all of its processes are dead.
         calls: the daemon's end of the calls descriptor, or None.
@@ -186,6 +217,7 @@ class Instance:
         self._machine = machine
         self._loop = asyncio.get_running_loop()
         self.ready: asyncio.Future[None] = self._loop.create_future()
+        self.begun: asyncio.Future[None] = self._loop.create_future()
         self.answered: asyncio.Future[None] = self._loop.create_future()
         self.over: asyncio.Future[None] = self._loop.create_future()
         self._exited: asyncio.Future[None] = self._loop.create_future()
@@ -194,7 +226,7 @@ class Instance:
         self._nonce = os.urandom(8).hex()
         self._frames = Frames(self._nonce.encode())
         self._stdout = Output(*_KEPT[job.language])
-        self._stderr = Output(*_KEPT_STDERR)
+        self._stderr = Output(*_KEPT_STDERR[job.language])
         self._stdout_read = 0
         self._updates = 0
         self._held: Message | None = None
@@ -208,7 +240,10 @@ class Instance:
         self._pending = memoryview(b"")
         self._let_go = False
         self._fed = False
+        self._keeps_input = False
         self._on_update: OnUpdate | None = None
+        self._on_piece: OnOutput | None = None
+        self._window = 0
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._fds: dict[str, int] = {}
         self._directories: list[int] = []
@@ -392,7 +427,7 @@ class Instance:
     def _on_stdout(self) -> None:
         data = self._take("stdout")
         self._stdout_read += len(data)
-        messages = self._frames.feed(data)
+        messages = [Message(STRAY, data)] if self.begun.done() else self._frames.feed(data)
         if "stdout" not in self._fds:
             messages += self._frames.finish()
         for message in messages:
@@ -401,7 +436,13 @@ class Instance:
         self._settle()
 
     def _on_stderr(self) -> None:
-        self._stderr.add(self._take("stderr"))
+        data = self._take("stderr")
+        if self._on_piece is not None and data:
+            self._on_piece(data)
+        else:
+            self._stderr.add(data)
+            if data and self.job.language == "shell" and self._on_update:
+                self._show_output()
         self._count()
         self._settle()
 
@@ -412,7 +453,26 @@ class Instance:
             return b""
         if not data:
             self._drop(name)
+        elif self._on_piece is not None:
+            self._slow(len(data))
         return data
+
+    def _slow(self, count: int) -> None:
+        """Read no more than `OUTPUT_RATE` of a command that may write for hours."""
+        if "pause" not in self._timers:
+            self._window = 0
+            self._timers["pause"] = self._loop.call_later(_PAUSE_S, self._go_on)
+        self._window += count
+        if self._window > OUTPUT_RATE * _PAUSE_S:
+            for name in self._readers & {"stdout", "stderr"}:
+                self._readers.discard(name)
+                self._loop.remove_reader(self._fds[name])
+
+    def _go_on(self) -> None:
+        del self._timers["pause"]
+        for name, callback in (("stdout", self._on_stdout), ("stderr", self._on_stderr)):
+            if name in self._fds and name not in self._readers:
+                self._read(name, callback)
 
     def _on_message(self, message: Message) -> None:
         if message.kind == STRAY:
@@ -421,8 +481,11 @@ class Instance:
             self._on_host(message)
 
     def _on_output(self, data: bytes) -> None:
+        if self._on_piece is not None:
+            self._on_piece(data)
+            return
         self._stdout.add(data)
-        if self.job.language == "bash" and self._on_update:
+        if self.job.language in _SHELLS and self._on_update:
             self._show_output()
 
     def _on_host(self, message: Message) -> None:
@@ -440,6 +503,10 @@ class Instance:
             case "f":
                 self._message = readable(message.data)
                 self.end("failed")
+            case "t" if self.job.language == "shell":
+                # The host becomes the command, all of whose output is its own.
+                if not self.begun.done():
+                    self.begun.set_result(None)
             case "u" | "t":
                 self._update(message)
             case _:
@@ -490,19 +557,21 @@ class Instance:
 
     def _shown(self) -> None:
         del self._timers["update"]
-        if self._stdout.seen != self._shown_at:
+        if self.bytes_seen != self._shown_at:
             self._show_output()
 
     def _send_output(self) -> None:
-        self._shown_at = self._stdout.seen
+        self._shown_at = self.bytes_seen
         if self._on_update is not None:
             text = self._stdout.last(_UPDATE_SHOWN)
+            if self.job.language == "shell":
+                text += self._stderr.last(_UPDATE_SHOWN)
             self._on_update([{"type": "text", "text": text}])
 
     def _count(self) -> None:
         # With every frame, whole or not: what is thrown away costs as much to read.
         read = self._stdout_read + self._stderr.seen
-        too_much = read > self.job.profile.limits.output_max
+        too_much = self._on_piece is None and read > self.job.profile.limits.output_max
         if too_much or self._frames.overfull:
             self.end("output")
             for name in self._fds.keys() & {"stdout", "stderr"}:
@@ -603,7 +672,13 @@ class Instance:
     # The call
 
     async def call(
-        self, call_id: str, params: dict[str, Any], on_update: OnUpdate | None
+        self,
+        call_id: str,
+        params: dict[str, Any],
+        on_update: OnUpdate | None,
+        *,
+        wall_s: float = 0.0,
+        on_output: OnOutput | None = None,
     ) -> Outcome:
         """Serve the one call.
 
@@ -611,17 +686,21 @@ class Instance:
             call_id: handed to the tool.
             params: its validated arguments.
             on_update: gets the content of each update, until the end.
+            wall_s: its time; 0: as its profile has it.
+            on_output: gets all that a command writes, which is then not kept here; and
+                its input stays open for `send`.
 
         Raises:
             asyncio.CancelledError: the tool was told, and killed half a second later.
         """
         clock = self._machine.clock
         started, warm = clock.monotonic(), self.ready.done()
-        self._on_update = on_update
+        self._on_update, self._on_piece = on_update, on_output
+        self._keeps_input = on_output is not None
         self.group.wake()
         try:
             self._feed(_control(self.job.language, call_id, params))
-            await self._ended()
+            await self._ended(wall_s or self.job.profile.limits.wall_s)
         except ValueError as error:
             self._message = str(error)
             self.end("failed")
@@ -633,10 +712,9 @@ class Instance:
             self._on_update = None
         return self._outcome(clock.monotonic() - started, warm=warm)
 
-    async def _ended(self) -> None:
+    async def _ended(self, wall_s: float) -> None:
         """Wait for the end; look at the limits that the kernel does not end a tree by."""
-        bounds = self.job.profile.limits
-        self._timers["wall"] = self._loop.call_later(bounds.wall_s, self.end, "timeout")
+        self._timers["wall"] = self._loop.call_later(wall_s, self.end, "timeout")
         watch = self.disk_watch()
         ends = (self.over, self.answered)
         while True:
@@ -671,7 +749,7 @@ class Instance:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             if not self.pid:
                 return
-            if self.job.language == "bash":
+            if self.job.language in _SHELLS:
                 os.killpg(self.pid, signal.SIGTERM)
             elif pids := self.processes():
                 os.kill(pids[0], signal.SIGUSR2)
@@ -680,8 +758,34 @@ class Instance:
         """The live processes of the tool: the host, and what it started."""
         return proc.tree(self.pid)[1:] if "init" in self._fds else []
 
+    def interrupt(self) -> None:
+        """SIGINT to a command without a terminal, as Ctrl-C is with one."""
+        if self.pid:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, signal.SIGINT)
+
+    @property
+    def unsent(self) -> int:
+        """Bytes that the command has not read yet, beyond those in the pipe."""
+        return len(self._pending)
+
+    @property
+    def takes_input(self) -> bool:
+        """Whether `send` has somewhere to write."""
+        return self._keeps_input and "stdin" in self._fds
+
+    def send(self, data: bytes, *, last: bool = False) -> None:
+        """Write to a command's standard input, in order and without waiting.
+
+        Args:
+            data: what to write; the caller bounds `unsent`.
+            last: close it then.
+        """
+        self._keeps_input = not last
+        self._feed(data)
+
     def _feed(self, data: bytes) -> None:
-        """Write to descriptor 0 without waiting, to the end, and close it."""
+        """Write to descriptor 0 without waiting, to the end, and close it unless it is kept."""
         self._fed = True
         self._pending = memoryview(self._pending.tobytes() + data)
         if self._let_go:
@@ -701,14 +805,17 @@ class Instance:
             return
         except BrokenPipeError:  # the tool does not read its input, or is dead
             self._pending = self._pending[:0]
+            self._keeps_input = False
         if not self._pending:
             self._loop.remove_writer(fd)
-            if self._fed:
+            if self._fed and not self._keeps_input:
                 self._drop("stdin")
 
     def _outcome(self, duration_s: float, *, warm: bool) -> Outcome:
         self._drain()
         self._classify()
+        if self.job.language == "shell":
+            return self._shell_outcome(duration_s, warm=warm)
         shell = self.job.language == "bash"
         reason, number = self._reason or "exit", self._signal()
         bounds = self.job.profile.limits
@@ -734,6 +841,20 @@ class Instance:
             signal=number,
             stdout="" if shell else stdout,
             stderr=stderr,
+            bytes_seen=self.bytes_seen,
+            duration_s=duration_s,
+            warm=warm,
+        )
+
+    def _shell_outcome(self, duration_s: float, *, warm: bool) -> Outcome:
+        """How a command ended; its output is made readable by who has the time."""
+        return Outcome(
+            reason=self._reason or "exit",
+            result={},
+            message=self._message,
+            exit_code=None if self._killed else self._exit_code,
+            signal=self._signal(),
+            streams=(self._stdout, self._stderr),
             bytes_seen=self.bytes_seen,
             duration_s=duration_s,
             warm=warm,
@@ -807,6 +928,8 @@ class Instance:
 
 def _control(language: Language, call_id: str, params: dict[str, Any]) -> bytes:
     """What goes to descriptor 0: the call, or a shell's variables and its stdin."""
+    if language == "shell":
+        return shell_lines(params)
     if language != "bash":
         return msgspec.json.encode({"id": call_id, "params": params})
     inputs = shell_inputs(params)
@@ -826,6 +949,11 @@ def _memory(name: str, data: bytes, theirs: list[int]) -> int:
     """A descriptor to read `data` from."""
     theirs.append(proc.readable(name, data))
     return theirs[-1]
+
+
+def _identity(fd: int) -> tuple[int, int]:
+    status = os.fstat(fd)
+    return status.st_dev, status.st_ino
 
 
 def _close(fd: int) -> None:

@@ -40,6 +40,7 @@ def test_shell_scripts_parse():
         ".ci/run",
         ".ci/setup",
         "edged/toolmd/hosts/host.sh",
+        "edged/toolmd/hosts/shell.sh",
         "edged/toolmd/hosts/bin/edged-call",
         "tests/system/guest/usr/local/sbin/plug-relays",
         *(

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edged.errors import SandboxSetupError
-from edged.sandbox.bwrap import Layout, arguments, command, host_layout, pasteable
+from edged.sandbox.bwrap import Layout, arguments, command, host_layout, pasteable, shows
 from edged.sandbox.profile import Bind, Limits, Profile
 
 MERGED = Layout(
@@ -257,3 +257,16 @@ def test_whatever_is_accepted_writes_last_and_mounts_nothing_below(
             if other is not written and (other.target + "/").startswith(written.target + "/")
         ]
         assert inside == []
+
+
+@pytest.mark.parametrize(
+    ("path", "is_shown"),
+    [
+        *((path, True) for path in ("/", "/usr/bin/env", "/bin/sh", "/tmp/x", "/dev/null")),
+        *((path, True) for path in ("/workspace/a", "/officer/data", "/etc/ssl/certs/a.pem")),
+        *((path, False) for path in ("/etc", "/etc/passwd", "/officer", "/srv/ada/data", "/usrx")),
+    ],
+)
+def test_what_a_run_shows_is_what_is_mounted_or_below_it(path: str, is_shown: bool) -> None:
+    profile = Profile(binds=(DATA,), links=(("/workspace", "/officer/data"),))
+    assert shows(profile, MERGED, path) == is_shown

@@ -182,3 +182,11 @@ def test_text_is_harmless(data: bytes, text: str) -> None:
 
 def test_a_shells_escapes_are_undone() -> None:
     assert unescape(rb"a\nb\\nc\\\\d") == "a\nb\\nc\\\\d"
+
+
+def test_parts_of_an_output_are_its_beginning_and_its_end():
+    output = Output(3, 2)
+    output.add(b"abcd")
+    assert output.parts() == (b"abcd", 0, b"")
+    output.add(b"efgh")
+    assert output.parts() == (b"abc", 3, b"gh")

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edged.errors import SandboxSetupError
+from edged.runner import HOSTS
 from edged.sandbox.profile import Bind
-from edged.sandbox.run import open_bind, shell_inputs
+from edged.sandbox.run import open_bind, shell_inputs, shell_lines
 
 
 @given(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])))
@@ -89,3 +90,40 @@ def test_what_cannot_be_opened_is_named(tmp_path, source: str, reason: str) -> N
 
 def test_an_optional_bind_may_be_missing(tmp_path) -> None:
     assert open_bind(Bind(f"{tmp_path}/gone", "/x", anchor=str(tmp_path), optional=True)) is None
+
+
+def test_a_bind_of_something_is_of_nothing_else(tmp_path) -> None:
+    """Fault 3081 of PicoClaw: what was approved is a directory, not a name."""
+    (tmp_path / "a").mkdir()
+    there = os.stat(tmp_path / "a")
+    bind = Bind(f"{tmp_path}/a", "/x", anchor="/", identity=(there.st_dev, there.st_ino))
+    fd = open_bind(bind)
+    assert fd is not None
+    os.close(fd)
+    (tmp_path / "a").rename(tmp_path / "old")
+    (tmp_path / "a").mkdir()
+    before = os.listdir("/proc/self/fd")
+    with pytest.raises(SandboxSetupError, match="is no longer what it was"):
+        open_bind(bind)
+    assert os.listdir("/proc/self/fd") == before
+
+
+LINES = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=20)
+
+
+@given(LINES, LINES)
+def test_the_host_of_a_command_reads_it_as_it_was(command: str, workdir: str) -> None:
+    """shell.sh: three lines, the rest is the command's own input."""
+    data = shell_lines({"mode": "run", "workdir": workdir, "command": command}) + b"rest"
+    with open(f"{HOSTS}/shell.sh") as file:
+        text = file.read()
+    function = text[text.index("next() {") : text.index("\n}\n") + 3]
+    script = f"{function}for i in 1 2 3; do next; printf '%s\\0' \"$value\"; done; cat"
+    for shell in ("dash", "bash"):
+        done = subprocess.run([shell, "-c", script], input=data, capture_output=True)
+        assert done.stdout.decode().split("\0") == ["run", workdir, command, "rest"]
+
+
+def test_a_command_with_a_nul_character_is_refused() -> None:
+    with pytest.raises(ValueError, match="NUL"):
+        shell_lines({"mode": "run", "workdir": "/", "command": "a\0"})
