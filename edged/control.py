@@ -322,9 +322,9 @@ class Control:
 
     def session_ended(self, caller: Caller) -> None:
         """A connection with a session of its own is gone, and what was the session's."""
-        policy = self.services.policy
-        if policy is not None:
-            policy.end(caller.user, caller.session)
+        for part in (self.services.policy, self.services.shell):
+            if part is not None:
+                part.end(caller.user, caller.session)
 
     def sensors(self) -> list[dict[str, Any]]:
         """The configured sensors with their last readings, as `GET /api/sensors` shows them."""

@@ -42,12 +42,13 @@ from edged.identity import Caller
 from edged.media import Bounds, Media
 from edged.policy import Policy
 from edged.registry import FAMILIES, Registry, Session
-from edged.sections import Files, Mcp
+from edged.sections import Exec, Files, Mcp
 from edged.services import Services
 from edged.settings import Loaded
+from edged.shell import Shell
 from edged.store import Store, make_directory
 from edged.tokens import Tokens
-from edged.tool import Tool
+from edged.tool import Permissions, Tool
 from edged.tools.sensors import calibrations
 from edged.tools.serial import SerialSessions
 from edged.transports.unix import Listener, bind
@@ -78,6 +79,7 @@ SUBJECTS = (
     "web",
     "files",
     "permission",
+    "exec",
 )
 """Modules of `edged.tools` that are always there; `echo` needs its switch."""
 
@@ -256,6 +258,15 @@ class Daemon:
             web=cache(self._web),
             policy=policy,
             workspace=workspace,
+            shell=Shell(
+                self._loaded.section(Exec),
+                self.data,
+                clock,
+                events,
+                policy,
+                lambda: self.catalogue.runner,
+                self.spawn,
+            ),
         )
         board.offsets(
             state.load(calibrations(sim=board.simulated), dict[str, dict[str, float]], {})
@@ -266,6 +277,7 @@ class Daemon:
         self.catalogue = Catalogue(
             self._loaded, self.data, self.registry, dispatcher, self.services, self.spawn
         )
+        self.catalogue.runner.on_known.append(self._show_shell)
         tokens = Tokens(state, self.data, clock)
         self.control = Control(
             dispatcher,
@@ -322,6 +334,7 @@ class Daemon:
         if self._http is not None:
             self._http.close()
         await self.dispatcher.drain(seconds(self.config.stop_grace))
+        await self.services.shell.close()
         await self.catalogue.close()
         if self._unix is not None:
             self._unix.close_peers()
@@ -443,6 +456,22 @@ class Daemon:
         for tool in self._tools.values():
             self.registry.register(tool)
         self._look_at_hardware()
+
+    def _show_shell(self) -> None:
+        """Say in which sandbox commands run, or why they cannot."""
+        section = self._loaded.section(Exec)
+        runs = self.catalogue.runner.confines(
+            Permissions(
+                section.network,
+                tuple(section.devices),
+                timeout_s=seconds(section.timeout_max),
+                memory_max=size(section.memory),
+            )
+        )
+        tool = self._tools["exec"].sandboxed(runs.level, runs.permissions)
+        if runs.reason_code:
+            tool = tool.blocked(runs.reason_code, runs.problem)
+        self.registry.register(tool)
 
     def _look_at_hardware(self) -> None:
         """Tools of buses that the board lacks are blocked until one is plugged in."""

@@ -108,6 +108,8 @@ class Runner:
         self._homes = Homes(data, loaded.config.users)
         self._jobs: dict[tuple[str, str], tuple[str, Job]] = {}
         self._reached: dict[str, Bind] = {}
+        self.on_known: list[Callable[[], None]] = []
+        """Called when it is known what can run here."""
 
     # What can run -------------------------------------------------------------------------
 
@@ -116,20 +118,10 @@ class Runner:
         found = entry.manifest
         assert found is not None  # noqa: S101  only whole tools are asked for
         permissions = self._permissions(found)
-        capability = self._capability
-        level = ""
-        if self._off:
-            level = "none"
-        elif capability is not None:
-            level = capability.level
-        if found.network and level not in ("", "none"):
-            level += ", network"
-        if capability is not None and not capability.ok and not self._off:
-            code = "requires_binary" if capability.remedy == INSTALL else "requires_config"
-            problem = f"no sandbox: {capability.error}"
-            if capability.remedy:
-                problem += f": {capability.remedy}"
-            return Runs(permissions, level, code, problem)
+        runs = self.confines(permissions)
+        if runs.reason_code:
+            return runs
+        level = runs.level
         problem = self._left_open(entry)
         if problem:
             return Runs(permissions, level, "invalid", problem)
@@ -139,6 +131,24 @@ class Runner:
             return Runs(permissions, level, "requires_runtime", problem)
         if runtime is None:
             self._want(found.language)
+        return Runs(permissions, level)
+
+    def confines(self, permissions: Permissions) -> Runs:
+        """The level of a sandbox with these permissions, and why there is none."""
+        capability = self._capability
+        level = ""
+        if self._off:
+            level = "none"
+        elif capability is not None:
+            level = capability.level
+        if permissions.network and level not in ("", "none"):
+            level += ", network"
+        if capability is not None and not capability.ok and not self._off:
+            code = "requires_binary" if capability.remedy == INSTALL else "requires_config"
+            problem = f"no sandbox: {capability.error}"
+            if capability.remedy:
+                problem += f": {capability.remedy}"
+            return Runs(permissions, level, code, problem)
         return Runs(permissions, level)
 
     def _permissions(self, found: Manifest) -> Permissions:
@@ -237,6 +247,8 @@ class Runner:
             remedy = f": {capability.remedy}" if capability.remedy else ""
             log.error(f"no sandbox: {capability.error}{remedy}")
         self._rebuild()
+        for callback in self.on_known:
+            callback()
         ready.set_result(None)
         self._ready = None
 
@@ -285,6 +297,42 @@ class Runner:
         auto = self._settings.warm_memory == "auto"
         return None if auto else size(self._settings.warm_memory)
 
+    # Commands -----------------------------------------------------------------------------
+
+    @property
+    def is_off(self) -> bool:
+        """Whether the operator switched the sandbox off."""
+        return self._off
+
+    async def pool(self) -> Pool:
+        """What runs sandboxes, when it is known whether they can.
+
+        Raises:
+            SandboxSetupError: they cannot; the message says what to do.
+        """
+        if self._ready is not None:
+            await asyncio.shield(self._ready)
+        if self._pool is None:
+            raise SandboxSetupError(self.confines(Permissions()).problem or "no sandbox is ready")
+        return self._pool
+
+    def home(self, user: str, devices: tuple[str, ...]) -> tuple[str, Profile]:
+        """What a user's commands see, and a mark that changes with the directories behind it.
+
+        Raises:
+            SandboxSetupError: something else is in the way of a directory.
+        """
+        mark = self._homes.inodes(user)
+        own = os.path.join(self._data, user)
+        # The paths that this user's files have on the host, in commands as people write them.
+        links = tuple(
+            (os.path.join(own, name), f"/officer/user/{name}")
+            for name in ("workspace", "home", "files")
+        )
+        profile = self._home(user, Permissions(devices=devices), ())
+        env = self._env(Permissions(), "exec", trusted=False)
+        return mark, msgspec.structs.replace(profile, links=(*profile.links, *links), env=env)
+
     # Calls --------------------------------------------------------------------------------
 
     async def run(self, entry: Entry, params: dict[str, Any], ctx: Context) -> Result:
@@ -294,11 +342,10 @@ class Runner:
             SandboxSetupError: it cannot be run here; the message says what to do.
             BusyError: too many calls wait for a sandbox.
         """
-        if self._ready is not None:
-            await asyncio.shield(self._ready)
+        pool = await self.pool()
         runs = self.runs(entry)
-        if runs.reason_code or self._pool is None:
-            raise SandboxSetupError(runs.problem or "the sandbox is not ready")
+        if runs.reason_code:
+            raise SandboxSetupError(runs.problem)
         job = await self._job(entry, runs.permissions, ctx)
 
         def on_update(update: list[dict[str, Any]]) -> None:
@@ -315,7 +362,7 @@ class Runner:
         deadline = asyncio.timeout(shorter)
         try:
             async with deadline:
-                outcome = await self._pool.call(
+                outcome = await pool.call(
                     job,
                     ctx.call_id,
                     params,
@@ -514,12 +561,25 @@ class Runner:
     def _profile(
         self, user: str, permissions: Permissions, runtime: runtimes.Runtime, entry: Entry
     ) -> Profile:
-        data, found = self._data, entry.manifest
+        found = entry.manifest
         assert found is not None  # noqa: S101  only whole tools are run
+        return msgspec.structs.replace(
+            self._home(user, permissions, tuple(map(self._shown, runtime.binds))),
+            env=self._env(permissions, found.name, trusted=self._trusts(entry, user)),
+            limits=Limits(
+                wall_s=permissions.timeout_s,
+                memory_max=permissions.memory_max,
+                data_reserve=self._reserve(found.language),
+            ),
+        )
+
+    def _home(self, user: str, permissions: Permissions, runtime: tuple[Bind, ...]) -> Profile:
+        """A user's directories and the tools, as every sandbox of theirs shows them."""
+        data = self._data
         own = os.path.join(data, user)
         binds = [
             Bind(self._hosts, "/edged"),
-            *(self._shown(bind) for bind in runtime.binds),
+            *runtime,
             Bind(os.path.join(data, "tools"), "/officer/tools", anchor=data),
             Bind(os.path.join(own, "tools"), "/officer/user/tools", anchor=data),
         ]
@@ -541,15 +601,9 @@ class Runner:
         return Profile(
             binds=tuple(binds),
             links=(("/workspace", "/officer/user/workspace"),),
-            env=self._env(permissions, found.name, trusted=self._trusts(entry, user)),
             cwd="/officer/user/workspace",
             network=permissions.network,
             devices=tuple(f"/dev/{n}" for n in permissions.devices if not n.startswith("sys/")),
-            limits=Limits(
-                wall_s=permissions.timeout_s,
-                memory_max=permissions.memory_max,
-                data_reserve=self._reserve(found.language),
-            ),
         )
 
     def _reserve(self, language: str) -> int:

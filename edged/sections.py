@@ -6,6 +6,7 @@ defaults; a part of edged reads its own and no other's.
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta
@@ -35,6 +36,12 @@ class Exec(Section, frozen=True):
         check_duration("timeout", self.timeout, 1, 86_400)
         check_duration("timeout_max", self.timeout_max, 1, 7 * 86_400)
         check_size("memory", self.memory, 16 << 20, 1 << 40)
+        for name in ("deny", "allow"):
+            for place, pattern in enumerate(getattr(self, name)):
+                try:
+                    re.compile(pattern)
+                except re.error as error:
+                    raise ValueError(f"{name}[{place}]: {pattern!r}: {error}") from None
 
 
 class Files(Section, frozen=True):

@@ -232,6 +232,12 @@ class Tool:
         copy.hidden = True
         return copy
 
+    def sandboxed(self, level: str, permissions: Permissions) -> Tool:
+        """The same tool, which runs what it is told to in a sandbox of that level."""
+        copy = self._copy()
+        copy.sandbox, copy.permissions = level, permissions
+        return copy
+
     def blocked(self, reason_code: str, problem: str) -> Tool:
         """The same tool, which cannot be used now; the reason says what it lacks."""
         copy = self._copy()

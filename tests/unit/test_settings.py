@@ -350,3 +350,15 @@ def test_secrets_are_found_in_lists_too(place):
     loaded = load(place(text, "a: aaa\nb: bbb\n"))
     assert loaded.config.tools["subagent"] == {"keys": ["aaa", "x", "bbb"]}
     assert loaded.secrets == ("aaa", "bbb")
+
+
+@pytest.mark.parametrize("name", ["deny", "allow"])
+def test_pattern_that_is_none_is_named_with_its_line(place, name):
+    """Issue 4: errors of patterns have file and line."""
+    text = f"tools:\n  exec:\n    {name}:\n      - ok\n      - '(rm'\n"
+    with pytest.raises(ConfigError) as caught:
+        load(place(text))
+    assert str(caught.value).endswith(
+        f"edged.yaml:5: tools.exec.{name}[1]: '(rm': missing ), unterminated subpattern at "
+        "position 0"
+    )

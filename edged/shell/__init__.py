@@ -1,0 +1,598 @@
+"""Commands of callers, in the sandbox that tools have, and the sessions that outlive a call.
+
+The sandbox is the wall: what a command names that it may not see is not there. The list of
+refused commands (`rules`) stands before it as a courtesy. What the owner granted is shown
+by its directory, opened and compared first, whatever its name leads to by then. Loop
+thread only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import stat
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+
+import msgspec
+
+from edged.clock import Clock
+from edged.config import seconds, size
+from edged.errors import (
+    BusyError,
+    DeniedError,
+    EdgedError,
+    Fault,
+    InvalidArgumentsError,
+    NotFoundError,
+    SandboxSetupError,
+)
+from edged.events import Events
+from edged.identity import Caller
+from edged.policy import Grant, Policy, covers
+from edged.sandbox import bwrap
+from edged.sandbox.outcome import Outcome
+from edged.sandbox.pool import Pool
+from edged.sandbox.profile import Bind, Limits, Profile
+from edged.sandbox.run import Instance, Job, OnUpdate
+from edged.sandbox.unconfined import host_path
+from edged.sections import Exec
+
+if TYPE_CHECKING:
+    from edged.sandbox.frames import Output
+    from edged.shell.commands import Script
+    from edged.shell.session import Session
+
+COMMAND_MAX = 100 << 10
+"""Bytes of a command: the kernel's limit of one argument is 128 KiB (execve(2))."""
+
+SESSIONS_MAX = 64
+"""Sessions of all callers that run at once."""
+
+KEPT_S = 1_800.0
+"""A session that has ended may be read for so long."""
+
+KEPT_MAX = 16
+"""Of one caller's; the one that ended first goes first."""
+
+BEGIN_S = 10.0
+"""For a session's command to begin."""
+
+NAMED_MAX = 16
+"""Paths of one command that are looked at."""
+
+_PARSED_HERE = 4 << 10
+"""Bytes of a command that is taken apart on the loop; a longer one is in a thread."""
+_TEXT_HERE = 64 << 10
+Owner = tuple[str, str, str]
+"""Whose a session is: the user, the session that it was started in, and who that was."""
+
+_WORKSPACE = "/workspace"
+_REAL_WORKSPACE = "/officer/user/workspace"
+_HOME = "/officer/user/home"
+_OWN = ("/officer", "/workspace", "/edged", "/tmp", "/dev", "/proc")  # noqa: S108  inside
+
+
+class Sandboxes(Protocol):
+    """What runs commands: `edged.runner.Runner`."""
+
+    @property
+    def is_off(self) -> bool:
+        """Whether the operator switched the sandbox off."""
+
+    async def pool(self) -> Pool:
+        """What runs sandboxes; raises SandboxSetupError where nothing can."""
+
+    def home(self, user: str, devices: tuple[str, ...]) -> tuple[str, Profile]:
+        """What a user's commands see, and a mark that changes with what is behind it."""
+
+
+class Order(msgspec.Struct, frozen=True):
+    """A command as it is asked for.
+
+    Attributes:
+        command: for the shell.
+        workdir: relative to the workspace, or absolute.
+        timeout_s: that the caller wants; 0: the configuration's.
+        limit_s: never more than that: the call's own.
+        pty: with a terminal.
+    """
+
+    command: str
+    workdir: str = ""
+    timeout_s: float = 0.0
+    limit_s: float = 0.0
+    pty: bool = False
+
+
+class Finished(msgspec.Struct, frozen=True):
+    """How a command ended: its outcome and text, whether it failed, and ran in a sandbox."""
+
+    outcome: Outcome
+    text: str
+    failed: bool
+    confined: bool
+
+
+class _Seen(NamedTuple):
+    """A named path on the host: where it leads, by which link, and whether it is there."""
+
+    path: str
+    real: str
+    link: tuple[str, str] | None
+    is_there: bool
+
+
+class _Ready(NamedTuple):
+    """A command, ready to be run."""
+
+    job: Job
+    params: dict[str, str]
+    once: list[Grant]
+    wall_s: float
+    script: Script
+
+
+class Shell:
+    """Runs commands; one for the daemon."""
+
+    def __init__(
+        self,
+        section: Exec,
+        data: str,
+        clock: Clock,
+        events: Events,
+        policy: Policy | None,
+        sandboxes: Callable[[], Sandboxes],
+        spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
+    ) -> None:
+        """A shell service.
+
+        Args:
+            section: its settings.
+            data: the data directory, of which no grant shows anything.
+            clock: for sessions that have ended.
+            events: hears of these.
+            policy: what the owner granted.
+            sandboxes: what runs commands, once the daemon has it.
+            spawn: the daemon's task group.
+        """
+        self.section = section
+        self._data = os.path.realpath(data)
+        self._clock, self._events, self._policy = clock, events, policy
+        self._sandboxes, self._spawn = sandboxes, spawn
+        self._sessions: dict[str, Session] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._starting: dict[str, int] = {}
+        self._layout: bwrap.Layout | None = None
+        self._deny = [re.compile(pattern) for pattern in section.deny]
+        self._allow = [re.compile(pattern) for pattern in section.allow]
+
+    @staticmethod
+    def order(
+        command: str, workdir: str = "", timeout_s: float = 0.0, limit_s: float = 0.0, *, pty: bool
+    ) -> Order:
+        """A command to be run; see `Order`."""
+        return Order(command, workdir, timeout_s, limit_s, pty)
+
+    # One command --------------------------------------------------------------------------
+
+    async def run(
+        self, caller: Caller, call_id: str, order: Order, on_update: OnUpdate | None = None
+    ) -> Finished:
+        """Run a command to its end; nothing of it is left then.
+
+        Raises:
+            DeniedError: it is refused, or its directory is the owner's.
+            InvalidArgumentsError: no such directory.
+            BusyError: too many calls wait for a sandbox.
+            SandboxSetupError: it cannot be run; the message says what to do.
+        """
+        pool = await self._sandboxes().pool()
+        mode: Literal["run", "pty"] = "pty" if order.pty else "run"
+        ready = await self._ready(caller, order, mode, seconds(self.section.timeout))
+        self._use(ready.once)
+        outcome = await pool.call(
+            ready.job,
+            call_id,
+            ready.params,
+            on_update,
+            depth=caller.depth,
+            user=caller.user,
+            owner=caller.is_owner,
+            wall_s=ready.wall_s,
+        )
+        self._check_begun(ready, outcome)
+        return await self._finished(caller, ready, outcome)
+
+    async def _finished(self, caller: Caller, ready: _Ready, outcome: Outcome) -> Finished:
+        from edged.shell import ending  # noqa: PLC0415  with the first command
+
+        written = outcome.streams
+        stdout = stderr = ""
+        if written is not None:
+            read = _read if outcome.bytes_seen <= _TEXT_HERE else _read_in_thread
+            stdout, stderr = await read(written)
+        profile = ready.job.profile
+        failed = outcome.reason != "exit" or outcome.exit_code != 0
+        hints = []
+        if failed:
+            hints.append(ending.hint(stderr or stdout, profile))
+        if failed or "No such file" in stderr:
+            hints.append(await self.advice(caller, ready.script, profile))
+        last = ending.line(outcome, profile, ready.wall_s)
+        text = ending.text(stdout, stderr, *filter(None, hints), last)
+        return Finished(outcome, text, failed, confined=not self._sandboxes().is_off)
+
+    def _check_begun(self, ready: _Ready, outcome: Outcome) -> None:
+        """A command that did not even start is no result of its own."""
+        if outcome.reason == "sandbox-failed":
+            self._give_back(ready.once)
+            raise SandboxSetupError(outcome.message)
+        if outcome.reason == "failed" and outcome.message == "workdir":
+            self._give_back(ready.once)
+            workdir = ready.params["workdir"]
+            reason = f"there is no directory {workdir!r} that a command may enter"
+            raise InvalidArgumentsError([Fault("workdir", reason)], "exec")
+
+    def _use(self, grants: list[Grant]) -> None:
+        for place, grant in enumerate(grants):
+            try:
+                assert self._policy is not None  # noqa: S101  it gave the grant
+                self._policy.use(grant)
+            except EdgedError:
+                self._give_back(grants[:place])
+                raise
+
+    def _give_back(self, grants: list[Grant]) -> None:
+        for grant in grants:
+            assert self._policy is not None  # noqa: S101  it gave the grant
+            self._policy.give_back(grant)
+
+    # What is run --------------------------------------------------------------------------
+
+    async def _ready(
+        self, caller: Caller, order: Order, mode: Literal["run", "pipe", "pty"], default_s: float
+    ) -> _Ready:
+        from edged.shell import commands, rules  # noqa: PLC0415  with the first command
+
+        command = order.command
+        if len(command.encode("utf-8", "replace")) > COMMAND_MAX:
+            reason = f"is over {COMMAND_MAX >> 10} KiB: write a script into a file, and run that"
+            raise InvalidArgumentsError([Fault("command", reason)], "exec")
+        if "\0" in command + order.workdir:
+            raise InvalidArgumentsError([Fault("command", "has a NUL character")], "exec")
+
+        def look() -> tuple[Script, str]:
+            script = commands.parse(command)
+            return script, rules.refused(command, script, self._deny, self._allow)
+
+        short = len(command) <= _PARSED_HERE
+        script, refusal = look() if short else await asyncio.to_thread(look)
+        if refusal:
+            raise DeniedError(refusal)
+        mark, profile, workdir, once = await self._profile(caller, order, script)
+        wanted = order.timeout_s or default_s
+        wall_s = min(wanted, seconds(self.section.timeout_max), order.limit_s or wanted)
+        job = Job(
+            key=(caller.user, "exec", mark),
+            name="exec",
+            language="shell",
+            argv=("/bin/sh", "/edged/shell.sh"),
+            profile=profile,
+            # What was granted is opened for each command.
+            warm=not any(bind.identity for bind in profile.binds),
+        )
+        params = {"mode": mode, "workdir": workdir, "command": command}
+        return _Ready(job, params, once, wall_s, script)
+
+    async def _profile(
+        self, caller: Caller, order: Order, script: Script
+    ) -> tuple[str, Profile, str, list[Grant]]:
+        """What a command sees, where it starts, and the grants that it uses up."""
+        section, sandboxes = self.section, self._sandboxes()
+        mark, profile = sandboxes.home(caller.user, tuple(section.devices))
+        profile = msgspec.structs.replace(
+            profile,
+            network=section.network,
+            limits=Limits(wall_s=seconds(section.timeout_max), memory_max=size(section.memory)),
+        )
+        workdir = _inside(order.workdir)
+        if sandboxes.is_off:
+            return mark, profile, host_path(workdir, profile), []
+        outside = [] if self._sees(profile, workdir) else [workdir]
+        grants = () if self._policy is None else self._policy.granted(caller, caller.session)
+        if not grants and not outside:
+            return mark, profile, workdir, []
+        if grants:
+            outside += self._outside(script, profile)
+        looked = await asyncio.to_thread(_look_at, outside)
+        chosen = {grant.path: grant for grant in grants if grant.duration == "session"}
+        links: list[tuple[str, str]] = []
+        for seen in looked:
+            grant = self._grant_of(caller, seen, is_workdir=seen.path == workdir)
+            if grant is not None:
+                chosen.setdefault(grant.path, grant)
+                if seen.link is not None:
+                    links.append(seen.link)
+        shown = _outermost(list(chosen.values()))
+        binds = [self._bind(grant) for grant in shown]
+        paths = [bind.target for bind in binds]
+        links = [one for one in dict.fromkeys(links) if not any(covers(p, one[0]) for p in paths)]
+        widened = msgspec.structs.replace(
+            profile, binds=(*profile.binds, *binds), links=(*profile.links, *links)
+        )
+        names = ",".join(f"{g.path}:{g.write}:{g.device}:{g.inode}" for g in shown)
+        once = [grant for grant in shown if grant.duration == "once"]
+        return f"{mark} {names}", widened, workdir, once
+
+    def _grant_of(self, caller: Caller, seen: _Seen, *, is_workdir: bool) -> Grant | None:
+        """The grant that a named path is reached by.
+
+        Raises:
+            DeniedError: it is the command's directory, and there is none.
+        """
+        grant = None
+        if self._policy is not None:
+            try:
+                grant = self._policy.find(caller, caller.session, seen.real, write=False)
+            except DeniedError:
+                if is_workdir:
+                    raise
+        if grant is None and is_workdir and seen.is_there:
+            raise DeniedError(self._ask(seen.path))
+        return grant
+
+    def _bind(self, grant: Grant) -> Bind:
+        """A grant as a part of the sandbox.
+
+        Raises:
+            DeniedError: it would hide the sandbox's own places, or show the daemon's.
+        """
+        path = grant.path
+        if covers(path, self._data) or covers(self._data, path):
+            raise DeniedError(f"{path}: edged keeps its own state there: no grant reaches it")
+        if path == "/" or any(covers(path, own) for own in _OWN):
+            raise DeniedError(f"{path} has another place in the sandbox: ask for one inside of it")
+        if grant.anchor not in ("", path):
+            raise DeniedError(
+                f"{path} was not there when it was granted: make it, and ask for it again"
+            )
+        return Bind(path, path, grant.write, anchor="/", identity=(grant.device, grant.inode))
+
+    def _sees(self, profile: Profile, path: str) -> bool:
+        if self._layout is None:
+            self._layout = bwrap.host_layout()
+        return bwrap.shows(profile, self._layout, path)
+
+    def _outside(self, script: Script, profile: Profile) -> list[str]:
+        """Paths that a command names and does not see."""
+        from edged.shell import commands  # noqa: PLC0415  loaded already when this runs
+
+        named = (path for path in commands.paths(script) if not self._sees(profile, path))
+        return list(named)[:NAMED_MAX]
+
+    async def advice(self, caller: Caller, script: Script, profile: Profile) -> str:
+        """What to do about a path that a failed command named and may not see."""
+        if self._sandboxes().is_off or not self.section.ask_permission:
+            return ""
+        outside = self._outside(script, profile)
+        if not outside:
+            return ""
+        for seen in await asyncio.to_thread(_look_at, outside):
+            if seen.is_there:
+                try:
+                    if self._policy is not None:
+                        self._policy.find(caller, caller.session, seen.real, write=False)
+                except DeniedError as error:
+                    return str(error)
+                return self._ask(seen.path)
+        return ""
+
+    def _ask(self, path: str) -> str:
+        text = f"{path} is outside of what a command may see"
+        if self.section.ask_permission:
+            text += f": call request_permission with path {path!r} to ask the owner for it"
+        return text
+
+    # Sessions -----------------------------------------------------------------------------
+
+    async def start(self, caller: Caller, order: Order) -> Session:
+        """Start a command that outlives the call; its `Session`.
+
+        Raises:
+            BusyError: the caller has as many as may run.
+            as `run`.
+        """
+        from edged.shell.session import Session  # noqa: PLC0415  with the first session
+
+        self._count(caller.who)
+        self._starting[caller.who] = self._starting.get(caller.who, 0) + 1
+        try:
+            pool = await self._sandboxes().pool()
+            mode: Literal["pipe", "pty"] = "pty" if order.pty else "pipe"
+            order = msgspec.structs.replace(order, limit_s=0.0)
+            ready = await self._ready(caller, order, mode, seconds(self.section.timeout_max))
+            self._use(ready.once)
+            try:
+                instance = pool.take(ready.job)
+            except SandboxSetupError:
+                self._give_back(ready.once)
+                raise
+            session = Session(
+                os.urandom(4).hex(),
+                _owner(caller),
+                order.command,
+                ready.script,
+                mode,
+                instance,
+                ready.wall_s,
+                self._clock.now(),
+            )
+            self._sessions[session.id] = session
+        finally:
+            self._starting[caller.who] -= 1
+            if not self._starting[caller.who]:
+                del self._starting[caller.who]
+        work = self._serve(caller.user, pool, session, instance, ready.params)
+        self._tasks[session.id] = self._spawn(work)
+        try:
+            await asyncio.wait(
+                [instance.begun, instance.over],
+                timeout=BEGIN_S,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+        except asyncio.CancelledError:
+            session.kill()
+            raise
+        if instance.over.done() and not instance.begun.done():
+            await session.wait(lambda: False, BEGIN_S)
+            self._sessions.pop(session.id, None)
+            assert session.outcome is not None  # noqa: S101  it is over
+            self._check_begun(ready, session.outcome)
+        return session
+
+    async def _serve(
+        self, user: str, pool: Pool, session: Session, instance: Instance, params: dict[str, str]
+    ) -> None:
+        try:
+            await session.serve(params)
+        finally:
+            pool.give_back(instance)
+            self._tasks.pop(session.id, None)
+            if session.outcome is None:
+                # The task was cancelled: the daemon ends.
+                session.end(Outcome(reason="cancelled", result={}))
+            session.ended = self._clock.monotonic()
+            status = session.status()
+            facts = {name: status[name] for name in ("sessionId", "exitCode", "reason")}
+            self._events.publish("exec.ended", user, facts)
+
+    def _count(self, who: str) -> None:
+        """Refuse one more session where there are enough."""
+        running = [one.who for one in self._sessions.values() if one.is_running]
+        mine = running.count(who) + self._starting.get(who, 0)
+        if mine >= self.section.sessions:
+            ids = [s.id for s in self._sessions.values() if s.is_running and s.who == who]
+            if not self.section.sessions:
+                raise DeniedError("background commands are switched off (tools.exec.sessions: 0)")
+            raise BusyError(f"{mine} sessions run, the most that may: end one of {', '.join(ids)}")
+        if len(running) + sum(self._starting.values()) >= SESSIONS_MAX:
+            raise BusyError(f"{SESSIONS_MAX} sessions of all callers run: try again later")
+
+    def sessions(self, caller: Caller) -> list[Session]:
+        """A caller's sessions, the oldest first."""
+        self._expire()
+        owner = _owner(caller)
+        return [one for one in self._sessions.values() if one.owner == owner]
+
+    def session(self, caller: Caller, session_id: str) -> Session:
+        """A caller's session.
+
+        Raises:
+            NotFoundError: none, or another's.
+        """
+        for one in self.sessions(caller):
+            if one.id == session_id:
+                return one
+        raise NotFoundError(
+            f"session not found: {session_id[:64]!r}: action list shows yours; one that has "
+            f"ended is kept for {KEPT_S / 60:g} minutes"
+        )
+
+    def _expire(self) -> None:
+        """Forget sessions that ended long ago, and of each caller the oldest of too many."""
+        now = self._clock.monotonic()
+        done = [(one.ended, one) for one in self._sessions.values() if one.ended is not None]
+        done.sort(key=lambda row: row[0], reverse=True)
+        kept: dict[str, int] = {}
+        for ended, one in done:
+            kept[one.who] = kept.get(one.who, 0) + 1
+            if now - ended > KEPT_S or kept[one.who] > KEPT_MAX:
+                del self._sessions[one.id]
+
+    def end(self, user: str, session: str) -> None:
+        """A caller's session is over, and its commands with it."""
+        for one in tuple(self._sessions.values()):
+            if session and one.owner[:2] == (user, session):
+                one.kill()
+                del self._sessions[one.id]
+
+    async def close(self) -> None:
+        """End all of them."""
+        tasks = tuple(self._tasks.values())
+        for one in self._sessions.values():
+            one.kill()
+        if tasks:
+            await asyncio.wait(tasks)
+        self._sessions.clear()
+
+
+def _owner(caller: Caller) -> Owner:
+    return caller.user, caller.session, caller.who
+
+
+def _inside(workdir: str) -> str:
+    """A working directory as an absolute path inside."""
+    if workdir in ("", "."):
+        return _WORKSPACE
+    if workdir == "~" or workdir.startswith("~/"):
+        return os.path.normpath(_HOME + workdir[1:])
+    if workdir.startswith("/"):
+        return os.path.normpath("/" + workdir.lstrip("/"))
+    path = os.path.normpath(os.path.join(_REAL_WORKSPACE, workdir))
+    return path if not covers(_REAL_WORKSPACE, path) else path.removeprefix("/officer/user")
+
+
+def _outermost(grants: list[Grant]) -> list[Grant]:
+    """Grants without those that lie in another that allows as much."""
+    return [
+        one
+        for one in grants
+        if not any(
+            other is not one and covers(other.path, one.path) and (other.write or not one.write)
+            for other in grants
+        )
+    ]
+
+
+def _look_at(paths: list[str]) -> list[_Seen]:
+    return [_look(path) for path in paths]
+
+
+def _look(path: str) -> _Seen:
+    """Follow a path on the host, for what everybody there may know of it.
+
+    Below a directory that others may not search all names are alike: whether a path is
+    there is told to nobody who could not find out.
+    """
+    at, link = "/", None
+    there = True
+    for name in path.split("/")[1:]:
+        try:
+            if not os.stat(at).st_mode & stat.S_IXOTH:
+                break
+            at = os.path.join(at, name)
+            if link is None and os.path.islink(at):
+                link = (at, os.path.realpath(at))
+            os.stat(at)
+        except (OSError, ValueError):
+            there = False
+            break
+    return _Seen(path, os.path.realpath(path), link, there)
+
+
+async def _read(streams: tuple[Output, Output]) -> tuple[str, str]:
+    from edged.shell import ending  # noqa: PLC0415  loaded already when this runs
+
+    return ending.output(streams[0]), ending.output(streams[1])
+
+
+async def _read_in_thread(streams: tuple[Output, Output]) -> tuple[str, str]:
+    from edged.shell import ending  # noqa: PLC0415  loaded already when this runs
+
+    def read() -> tuple[str, str]:
+        return ending.output(streams[0]), ending.output(streams[1])
+
+    return await asyncio.to_thread(read)

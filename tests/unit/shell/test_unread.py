@@ -1,0 +1,71 @@
+"""What waits for its reader is bounded, and never half a character or sequence."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edged.shell.unread import Unread, plain
+
+SEQUENCES = [
+    "\x1b[0m",
+    "\x1b[1;31m",
+    "\x1b[?2004h",
+    "\x1b]0;title\x07",
+    "\x1b]8;;x\x1b\\",
+    "\x1b(B",
+]
+
+
+def test_old_bytes_give_way_and_are_counted_each_time():
+    """Facts of PicoClaw, 4: a later overflow went unsaid."""
+    unread = Unread(10)
+    for text in (b"a" * 8, b"b" * 25, b"c"):
+        unread.add(text)
+    assert (len(unread), unread.seen) == (10, 34)
+    assert unread.take(last=False) == ("b" * 9 + "c", 24)
+    unread.add(b"d" * 12)
+    assert unread.take(last=True) == ("d" * 10, 2)
+    assert unread.take(last=True) == ("", 0)
+
+
+@given(
+    st.lists(st.one_of(st.sampled_from(SEQUENCES), st.text("aé漢🎉\n", max_size=4)), max_size=8),
+    st.data(),
+)
+def test_reads_at_any_moment_add_up_to_the_whole_text(pieces, data):
+    """RFC 3629, ECMA-48: what has only begun waits for its rest."""
+    whole = "".join(pieces).encode()
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=4)))
+    unread, read, start = Unread(), "", 0
+    for cut in [*cuts, len(whole)]:
+        unread.add(whole[start:cut])
+        read += unread.take(last=False)[0]
+        start = cut
+    read += unread.take(last=True)[0]
+    assert read == "".join(piece for piece in pieces if not piece.startswith("\x1b"))
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (b"a\r\nb\r\r\nc", "a\nb\nc"),
+        (b"x\r\n\x1b[?2004l\ry", "x\ny"),
+        (b"10%\r20%\r", "10%\n20%\n"),
+        (b"\x1b[1mbold\x1b[0m", "bold"),
+        (b"\xff\x07", "\N{REPLACEMENT CHARACTER}" * 2),
+        (b"\x1b]0;never closed", ""),
+    ],
+)
+def test_text_has_no_control_sequences(data, text):
+    assert plain(data) == text
+
+
+def test_last_cursor_mode_counts_also_across_pieces():
+    """DECCKM decides what an arrow key sends (xterm's ctlseqs)."""
+    unread = Unread()
+    unread.add(b"x\x1b[?1")
+    assert not unread.application
+    unread.add(b"h")
+    assert unread.application
+    unread.add(b"\x1b[?1h\x1b[?1l")
+    assert not unread.application
