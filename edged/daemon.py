@@ -263,7 +263,7 @@ class Daemon:
                 self.data,
                 clock,
                 events,
-                policy,
+                workspace,
                 lambda: self.catalogue.runner,
                 self.spawn,
             ),

@@ -328,10 +328,15 @@ class Runner:
         links = tuple(
             (os.path.join(own, name), f"/officer/user/{name}")
             for name in ("workspace", "home", "files")
+            if not own.startswith("/usr/")  # which is shown, and read-only
         )
         profile = self._home(user, Permissions(devices=devices), ())
-        env = self._env(Permissions(), "exec", trusted=False)
-        return mark, msgspec.structs.replace(profile, links=(*profile.links, *links), env=env)
+        return mark, msgspec.structs.replace(
+            profile,
+            links=(*profile.links, *links),
+            env=self._env(Permissions(), "exec", trusted=False),
+            limits=Limits(data_reserve=self._reserve("bash")),
+        )
 
     # Calls --------------------------------------------------------------------------------
 

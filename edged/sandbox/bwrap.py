@@ -104,11 +104,10 @@ def arguments(profile: Profile, layout: Layout, fds: Mapping[str, int]) -> list[
     return _options(profile, layout, binds, profile.env)
 
 
-def shows(profile: Profile, layout: Layout, path: str) -> bool:
-    """Whether a run has an absolute path: the root, what is bound, or something below it."""
+def places(profile: Profile, layout: Layout) -> list[str]:
+    """Absolute paths that a run has, with all that is below them there."""
     mounts = [mount.target for mount in _system(profile, layout)]
-    places = [*mounts, *(link for link, _ in profile.links), *(b.target for b in profile.binds)]
-    return path == "/" or any(path == p or path.startswith(f"{p}/") for p in places)
+    return [*mounts, *(link for link, _ in profile.links), *(b.target for b in profile.binds)]
 
 
 def command(

@@ -13,6 +13,7 @@ import os
 import re
 import stat
 from collections.abc import Callable, Coroutine
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 import msgspec
@@ -30,14 +31,15 @@ from edged.errors import (
 )
 from edged.events import Events
 from edged.identity import Caller
-from edged.policy import Grant, Policy, covers
+from edged.policy import Grant, covers
 from edged.sandbox import bwrap
 from edged.sandbox.outcome import Outcome
 from edged.sandbox.pool import Pool
-from edged.sandbox.profile import Bind, Limits, Profile
+from edged.sandbox.profile import Bind, Profile
 from edged.sandbox.run import Instance, Job, OnUpdate
 from edged.sandbox.unconfined import host_path
 from edged.sections import Exec
+from edged.workspace import Workspace
 
 if TYPE_CHECKING:
     from edged.sandbox.frames import Output
@@ -143,7 +145,7 @@ class Shell:
         data: str,
         clock: Clock,
         events: Events,
-        policy: Policy | None,
+        workspace: Workspace,
         sandboxes: Callable[[], Sandboxes],
         spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
     ) -> None:
@@ -154,13 +156,14 @@ class Shell:
             data: the data directory, of which no grant shows anything.
             clock: for sessions that have ended.
             events: hears of these.
-            policy: what the owner granted.
+            workspace: the callers' files, and what the owner granted.
             sandboxes: what runs commands, once the daemon has it.
             spawn: the daemon's task group.
         """
         self.section = section
         self._data = os.path.realpath(data)
-        self._clock, self._events, self._policy = clock, events, policy
+        self._clock, self._events = clock, events
+        self._workspace, self._policy = workspace, workspace.policy
         self._sandboxes, self._spawn = sandboxes, spawn
         self._sessions: dict[str, Session] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -225,21 +228,21 @@ class Shell:
         text = ending.text(stdout, stderr, *filter(None, hints), last)
         return Finished(outcome, text, failed, confined=not self._sandboxes().is_off)
 
-    def _check_begun(self, ready: _Ready, outcome: Outcome) -> None:
-        """A command that did not even start is no result of its own."""
-        if outcome.reason == "sandbox-failed":
-            self._give_back(ready.once)
-            raise SandboxSetupError(outcome.message)
-        if outcome.reason == "failed" and outcome.message == "workdir":
-            self._give_back(ready.once)
+    def _check_begun(self, ready: _Ready, outcome: Outcome, session: str = "") -> None:
+        """A command that did not even start is no result of its own, and no session."""
+        if outcome.reason not in ("sandbox-failed", "failed"):
+            return
+        self._give_back(ready.once)
+        self._sessions.pop(session, None)
+        if outcome.message == "workdir":
             workdir = ready.params["workdir"]
             reason = f"there is no directory {workdir!r} that a command may enter"
             raise InvalidArgumentsError([Fault("workdir", reason)], "exec")
+        raise SandboxSetupError(outcome.message or "the command did not begin")
 
     def _use(self, grants: list[Grant]) -> None:
         for place, grant in enumerate(grants):
             try:
-                assert self._policy is not None  # noqa: S101  it gave the grant
                 self._policy.use(grant)
             except EdgedError:
                 self._give_back(grants[:place])
@@ -247,7 +250,6 @@ class Shell:
 
     def _give_back(self, grants: list[Grant]) -> None:
         for grant in grants:
-            assert self._policy is not None  # noqa: S101  it gave the grant
             self._policy.give_back(grant)
 
     # What is run --------------------------------------------------------------------------
@@ -296,13 +298,17 @@ class Shell:
         profile = msgspec.structs.replace(
             profile,
             network=section.network,
-            limits=Limits(wall_s=seconds(section.timeout_max), memory_max=size(section.memory)),
+            limits=msgspec.structs.replace(
+                profile.limits,
+                wall_s=seconds(section.timeout_max),
+                memory_max=size(section.memory),
+            ),
         )
         workdir = _inside(order.workdir)
         if sandboxes.is_off:
             return mark, profile, host_path(workdir, profile), []
-        outside = [] if self._sees(profile, workdir) else [workdir]
-        grants = () if self._policy is None else self._policy.granted(caller, caller.session)
+        outside = [workdir] if self._unseen([workdir], profile) else []
+        grants = self._policy.granted(caller, caller.session)
         if not grants and not outside:
             return mark, profile, workdir, []
         if grants:
@@ -333,15 +339,14 @@ class Shell:
         Raises:
             DeniedError: it is the command's directory, and there is none.
         """
-        grant = None
-        if self._policy is not None:
-            try:
-                grant = self._policy.find(caller, caller.session, seen.real, write=False)
-            except DeniedError:
-                if is_workdir:
-                    raise
+        try:
+            grant = self._policy.find(caller, caller.session, seen.real, write=False)
+        except DeniedError:
+            if is_workdir:
+                raise
+            return None
         if grant is None and is_workdir and seen.is_there:
-            raise DeniedError(self._ask(seen.path))
+            raise DeniedError(self._ask(caller, seen))
         return grant
 
     def _bind(self, grant: Grant) -> Bind:
@@ -361,17 +366,19 @@ class Shell:
             )
         return Bind(path, path, grant.write, anchor="/", identity=(grant.device, grant.inode))
 
-    def _sees(self, profile: Profile, path: str) -> bool:
+    def _unseen(self, paths: list[str], profile: Profile) -> list[str]:
+        """Those of some paths that a command does not see."""
         if self._layout is None:
             self._layout = bwrap.host_layout()
-        return bwrap.shows(profile, self._layout, path)
+        places = bwrap.places(profile, self._layout)
+        unseen = (p for p in paths if p != "/" and not any(covers(one, p) for one in places))
+        return list(islice(unseen, NAMED_MAX))
 
     def _outside(self, script: Script, profile: Profile) -> list[str]:
         """Paths that a command names and does not see."""
         from edged.shell import commands  # noqa: PLC0415  loaded already when this runs
 
-        named = (path for path in commands.paths(script) if not self._sees(profile, path))
-        return list(named)[:NAMED_MAX]
+        return self._unseen(commands.paths(script), profile)
 
     async def advice(self, caller: Caller, script: Script, profile: Profile) -> str:
         """What to do about a path that a failed command named and may not see."""
@@ -383,18 +390,25 @@ class Shell:
         for seen in await asyncio.to_thread(_look_at, outside):
             if seen.is_there:
                 try:
-                    if self._policy is not None:
-                        self._policy.find(caller, caller.session, seen.real, write=False)
+                    self._policy.find(caller, caller.session, seen.real, write=False)
                 except DeniedError as error:
                     return str(error)
-                return self._ask(seen.path)
+                return self._ask(caller, seen)
         return ""
 
-    def _ask(self, path: str) -> str:
-        text = f"{path} is outside of what a command may see"
-        if self.section.ask_permission:
-            text += f": call request_permission with path {path!r} to ask the owner for it"
-        return text
+    def _ask(self, caller: Caller, seen: _Seen) -> str:
+        """What to do about a path that a command may not see and nobody refused."""
+        path = seen.path
+        if covers(self._data, seen.real):
+            return f"{path} is edged's own, and not for commands"
+        try:
+            self._workspace.route(caller, caller.session, seen.real, write=False)
+        except EdgedError:
+            text = f"{path} is outside of what a command may see"
+            if self.section.ask_permission:
+                text += f": call request_permission with path {path!r} to ask the owner for it"
+            return text
+        return f"{path} is for the file tools, not for commands: copy it into the workspace"
 
     # Sessions -----------------------------------------------------------------------------
 
@@ -448,9 +462,8 @@ class Shell:
             raise
         if instance.over.done() and not instance.begun.done():
             await session.wait(lambda: False, BEGIN_S)
-            self._sessions.pop(session.id, None)
-            assert session.outcome is not None  # noqa: S101  it is over
-            self._check_begun(ready, session.outcome)
+            if session.outcome is not None:
+                self._check_begun(ready, session.outcome, session.id)
         return session
 
     async def _serve(

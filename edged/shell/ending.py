@@ -107,6 +107,9 @@ def hint(written: str, profile: Profile) -> str:
         case "file-size":
             return f"one file may have {size(limits.file_size_max)}"
         case "read-only":
-            return "commands can write /workspace, the home directory, /tmp and what was granted"
+            return (
+                "commands can write /workspace, the home directory, /tmp, and what was granted for"
+                " writing (request_permission with write: true)"
+            )
         case None:
             return ""

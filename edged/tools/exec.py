@@ -86,7 +86,10 @@ class Exec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     own_deadline=True,
 )
 async def exec_(params: Exec, ctx: Context) -> Result:
-    """Run a shell command in the workspace's sandbox, or drive one that runs in the background."""
+    """Run a shell command in a sandbox: your files are in /workspace, the host's are not there.
+
+    Or start one in the background (a session), and drive it.
+    """
     shell = ctx.services.shell
     action = params.action or _action(params)
     if action == "run":

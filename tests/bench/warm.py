@@ -14,7 +14,13 @@ from tests.bench.table import Table
 CALLS = 25
 PACE_S = 0.4
 BURSTS = 4
-TOOLS = {"python": "hello", "bash": "hello_bash", "typescript": "hello_typescript"}
+NAME = {"name": "Ada"}
+TOOLS = {
+    "python": ("hello", NAME),
+    "bash": ("hello_bash", NAME),
+    "typescript": ("hello_typescript", NAME),
+    "shell": ("exec", {"command": "echo Hello, Ada!"}),
+}
 
 
 def measure(table: Table, directory: str) -> None:
@@ -35,8 +41,9 @@ def measure(table: Table, directory: str) -> None:
                 rates.append(asyncio.run(_burst(home)))
     burst_warm, burst_cold = sum(bursts[warm_home]), sum(bursts[cold_home])
     table.note(f"python3 -c pass: {plain:.1f} ms")
-    for language in TOOLS:
+    for language in ("python", "bash", "typescript"):
         table.note(f"{language}: warm {warm[language]:.1f} ms, cold {cold[language]:.1f} ms")
+    table.note(f"exec true: warm {warm['shell']:.1f} ms, cold {cold['shell']:.1f} ms")
     table.row("warm Python call, to its cold call", warm["python"] / cold["python"], at_most=1 / 8)
     table.row("warm Python call, to python3 -c pass", warm["python"] / plain, at_most=1 / 3)
     for language in ("bash", "typescript"):
@@ -45,9 +52,9 @@ def measure(table: Table, directory: str) -> None:
     table.row("unpaced calls/s with spares, to without", burst_warm / burst_cold, at_least=0.95)
 
 
-async def _call(client: Lines, tool: str) -> float:
+async def _call(client: Lines, tool: str, arguments: dict[str, str]) -> float:
     started = time.perf_counter()
-    line = await client.ask("tools/call", {"name": tool, "arguments": {"name": "Ada"}})
+    line = await client.ask("tools/call", {"name": tool, "arguments": arguments})
     took = time.perf_counter() - started
     assert b"Hello, Ada!" in line, line
     return took * 1000
@@ -61,13 +68,13 @@ async def _paced(warm_home: str, cold_home: str) -> tuple[dict, dict, float]:
     cold: dict[str, list[float]] = {language: [] for language in TOOLS}
     plain: list[float] = []
     for language, tool in TOOLS.items():
-        await _call(warm_client, tool)
-        await _call(cold_client, tool)
+        await _call(warm_client, *tool)
+        await _call(cold_client, *tool)
         for _ in range(CALLS):
             await asyncio.sleep(PACE_S)
-            warm[language].append(await _call(warm_client, tool))
+            warm[language].append(await _call(warm_client, *tool))
             await asyncio.sleep(PACE_S / 2)
-            cold[language].append(await _call(cold_client, tool))
+            cold[language].append(await _call(cold_client, *tool))
             if language == "python":
                 await asyncio.sleep(PACE_S / 2)
                 plain.append(_plain())
@@ -92,7 +99,7 @@ async def _burst(home: str, seconds: float = 3.0) -> float:
     async def one() -> None:
         nonlocal count
         while time.perf_counter() < end:
-            await _call(client, "hello")
+            await _call(client, "hello", NAME)
             count += 1
 
     started = time.perf_counter()

@@ -489,6 +489,7 @@ def plant(outside):
 
 WITH_OTHER_RIGHTS = {
     "devices.py",
+    "fork_bomb.sh",  # bash gives up before it can say so; the other one says it
     "read_secret.py",  # the root has an empty /var, for the workspace's name on the host
     "write_outside.py",  # the workspace is written
 }
@@ -575,6 +576,27 @@ async def test_where_nobody_may_ask_nobody_is_told_to(outside):
     async with opened("tools: {exec: {ask_permission: false}}\n") as box:
         result = await box.exec(command="ls", workdir=str(outside))
         assert result.for_llm == f"{outside} is outside of what a command may see"
+
+
+async def test_path_of_the_file_tools_is_told_as_theirs(outside):
+    """A pattern of `tools.files.read` names files, and shows commands none."""
+    (outside / "a").write_text("x")
+    async with opened(f"tools: {{files: {{read: ['{outside}/*']}}}}\n") as box:
+        result = await box.exec(command=f"cat {outside}/a")
+        assert f"{outside}/a is for the file tools, not for commands" in result.for_llm
+
+
+async def test_state_of_the_daemon_is_nobodys(box):
+    result = await box.exec(command=f"ls {box.folder}/lock")
+    assert f"{box.folder}/lock is edged's own, and not for commands" in result.for_llm
+
+
+async def test_flood_is_ended(box):
+    """Limit of a call (contract, section 10)."""
+    result = await box.exec(command="yes")
+    assert result.for_llm.endswith(
+        "[Command was stopped after 64 MiB of output: write large output to a file]"
+    )
 
 
 # Grants

@@ -15,6 +15,7 @@ from edged import plugins, sections, settings
 from edged.board import Board
 from edged.bus.sim import SimBuses, SimI2c
 from edged.drivers import bme280
+from edged.sections import Exec
 from edged.testing import FakeClock
 
 ROOT = Path(__file__).parents[2]
@@ -155,6 +156,16 @@ def test_yaml_example_of_the_readme_is_a_configuration(tmp_path):
     text = re.search(r"```yaml\n(http:.*?)```", README, re.DOTALL)[1]
     loaded = settings.parse(text, str(tmp_path / "edged.yaml"))
     assert loaded.config.http.listen == ["127.0.0.1:8420"]
+
+
+def test_shell_settings_of_the_readme_are_settings(tmp_path):
+    """README, "Shell": all of them, with their defaults."""
+    text = re.search(r"```yaml\n(tools:\n  exec:.*?)```", README, re.DOTALL)[1]
+    section = settings.parse(text, str(tmp_path / "edged.yaml")).section(Exec)
+    shown = set(re.findall(r"^    (\w+):", text, re.MULTILINE))
+    assert shown == set(Exec.__struct_fields__) - {"enabled"}
+    for name in shown - {"devices", "deny", "allow"}:
+        assert getattr(section, name) == getattr(Exec(), name)
 
 
 def test_tool_example_of_the_readme_is_a_tool():
