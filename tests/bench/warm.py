@@ -43,7 +43,7 @@ def measure(table: Table, directory: str) -> None:
     table.note(f"python3 -c pass: {plain:.1f} ms")
     for language in ("python", "bash", "typescript"):
         table.note(f"{language}: warm {warm[language]:.1f} ms, cold {cold[language]:.1f} ms")
-    table.note(f"exec true: warm {warm['shell']:.1f} ms, cold {cold['shell']:.1f} ms")
+    table.note(f"exec echo: warm {warm['shell']:.1f} ms, cold {cold['shell']:.1f} ms")
     table.row("warm Python call, to its cold call", warm["python"] / cold["python"], at_most=1 / 8)
     table.row("warm Python call, to python3 -c pass", warm["python"] / plain, at_most=1 / 3)
     for language in ("bash", "typescript"):

@@ -15,6 +15,7 @@ import pytest
 
 from edged.errors import ToolUnavailableError
 from edged.identity import Caller
+from edged.sandbox.run import OUTPUT_RATE
 from edged.testing import running
 from edged.tool import Permissions
 
@@ -800,3 +801,14 @@ async def test_level_and_permissions_are_shown_as_those_of_tools(box):
     assert found.sandbox == box.daemon.catalogue.runner.confines(Permissions()).level != ""
     assert (found.permissions.network, found.permissions.memory_max) == (False, 256 << 20)
     assert (found.category, found.config_key) == ("filesystem", "exec")
+
+
+async def test_session_that_writes_without_end_is_read_slowly(box):
+    """Who reads it does not, so the daemon need not either."""
+    started = asyncio.get_running_loop().time()
+    session = await box.start("yes")
+    await box.exec(action="poll", sessionId=session, timeout=1)
+    read = await box.exec(action="read", sessionId=session)
+    took_s = asyncio.get_running_loop().time() - started
+    seen = read.structured["dropped"] + (1 << 20)
+    assert 1 << 20 < seen < 2 * OUTPUT_RATE * (took_s + 0.1)
