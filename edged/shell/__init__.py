@@ -196,16 +196,21 @@ class Shell:
         mode: Literal["run", "pty"] = "pty" if order.pty else "run"
         ready = await self._ready(caller, order, mode, seconds(self.section.timeout))
         self._use(ready.once)
-        outcome = await pool.call(
-            ready.job,
-            call_id,
-            ready.params,
-            on_update,
-            depth=caller.depth,
-            user=caller.user,
-            owner=caller.is_owner,
-            wall_s=ready.wall_s,
-        )
+        try:
+            outcome = await pool.call(
+                ready.job,
+                call_id,
+                ready.params,
+                on_update,
+                depth=caller.depth,
+                user=caller.user,
+                owner=caller.is_owner,
+                wall_s=ready.wall_s,
+            )
+        except EdgedError:
+            # It found no place, and nothing was run.
+            self._give_back(ready.once)
+            raise
         self._check_begun(ready, outcome)
         return await self._finished(caller, ready, outcome)
 
@@ -314,12 +319,16 @@ class Shell:
         if grants:
             outside += self._outside(script, profile)
         looked = await asyncio.to_thread(_look_at, outside)
-        chosen = {grant.path: grant for grant in grants if grant.duration == "session"}
+        chosen = {
+            grant.id: grant
+            for grant in grants
+            if grant.duration == "session" and not self._refused_in(caller, grant)
+        }
         links: list[tuple[str, str]] = []
         for seen in looked:
             grant = self._grant_of(caller, seen, is_workdir=seen.path == workdir)
             if grant is not None:
-                chosen.setdefault(grant.path, grant)
+                chosen[grant.id] = grant
                 if seen.link is not None:
                     links.append(seen.link)
         shown = _outermost(list(chosen.values()))
@@ -334,20 +343,38 @@ class Shell:
         return f"{mark} {names}", widened, workdir, once
 
     def _grant_of(self, caller: Caller, seen: _Seen, *, is_workdir: bool) -> Grant | None:
-        """The grant that a named path is reached by.
+        """The grant that a named path is reached by, one of writing if there is one.
 
         Raises:
-            DeniedError: it is the command's directory, and there is none.
+            DeniedError: it is the command's directory, and there is none; or the owner
+                refused something in what was granted.
         """
-        try:
-            grant = self._policy.find(caller, caller.session, seen.real, write=False)
-        except DeniedError:
-            if is_workdir:
-                raise
+        grant = None
+        for write in (True, False):
+            try:
+                grant = grant or self._policy.find(caller, caller.session, seen.real, write=write)
+            except DeniedError:
+                if is_workdir and not write:
+                    raise
+        if grant is None:
+            if is_workdir and seen.is_there:
+                raise DeniedError(self._ask(caller, seen))
             return None
-        if grant is None and is_workdir and seen.is_there:
-            raise DeniedError(self._ask(caller, seen))
+        inside = self._refused_in(caller, grant)
+        if inside:
+            raise DeniedError(
+                f"the owner granted {grant.path} and refused {inside}, and a command sees a "
+                "directory as a whole: ask for a narrower one"
+            )
         return grant
+
+    def _refused_in(self, caller: Caller, grant: Grant) -> str:
+        """A path in what was granted that the owner refused; empty where there is none."""
+        for denial in self._policy.denied():
+            holds = denial.user == caller.user and (grant.write or not denial.write)
+            if holds and denial.path != grant.path and covers(grant.path, denial.path):
+                return denial.path
+        return ""
 
     def _bind(self, grant: Grant) -> Bind:
         """A grant as a part of the sandbox.
@@ -431,11 +458,11 @@ class Shell:
             self._use(ready.once)
             try:
                 instance = pool.take(ready.job)
-            except SandboxSetupError:
+            except EdgedError:
                 self._give_back(ready.once)
                 raise
             session = Session(
-                os.urandom(4).hex(),
+                self._new_id(),
                 _owner(caller),
                 order.command,
                 ready.script,
@@ -481,6 +508,10 @@ class Shell:
             status = session.status()
             facts = {name: status[name] for name in ("sessionId", "exitCode", "reason")}
             self._events.publish("exec.ended", user, facts)
+
+    def _new_id(self) -> str:
+        name = os.urandom(4).hex()
+        return name if name not in self._sessions else self._new_id()
 
     def _count(self, who: str) -> None:
         """Refuse one more session where there are enough."""
@@ -559,15 +590,12 @@ def _inside(workdir: str) -> str:
 
 
 def _outermost(grants: list[Grant]) -> list[Grant]:
-    """Grants without those that lie in another that allows as much."""
-    return [
-        one
-        for one in grants
-        if not any(
-            other is not one and covers(other.path, one.path) and (other.write or not one.write)
-            for other in grants
-        )
-    ]
+    """Grants without those that lie in another that allows as much; of equal ones the first."""
+    shown: list[Grant] = []
+    for one in sorted(grants, key=lambda grant: (len(grant.path), not grant.write)):
+        if not any(covers(o.path, one.path) and (o.write or not one.write) for o in shown):
+            shown.append(one)
+    return shown
 
 
 def _look_at(paths: list[str]) -> list[_Seen]:

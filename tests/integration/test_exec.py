@@ -646,6 +646,30 @@ async def test_refused_path_is_told_as_refused(box, outside):
     assert "request_permission" not in result.for_llm
 
 
+async def test_refused_path_in_a_granted_directory_is_not_shown_with_it(box, outside):
+    """What the owner refused stays refused, whatever lies around it is granted."""
+    (outside / "secret").write_text("s3cret")
+    box.grant(str(outside / "secret"), "deny")
+    box.grant(str(outside))
+    for arguments in (
+        {"command": f"cat {outside}/*"},
+        {"command": "cat *", "workdir": str(outside)},
+    ):
+        result = await box.exec(**arguments)
+        assert "s3cret" not in result.for_llm
+        assert f"granted {outside} and refused {outside}/secret" in result.for_llm
+    assert not (await box.exec(command="true")).is_error
+
+
+async def test_grant_once_of_writing_comes_before_one_of_reading(box, outside):
+    box.grant(str(outside))
+    box.grant(str(outside), "once", write=True)
+    assert not (await box.exec(command=f"echo x > {outside}/a")).is_error
+    assert (await box.exec(command=f"echo y > {outside}/a; cat {outside}/a")).for_llm.startswith(
+        "x"
+    )
+
+
 async def test_link_to_what_is_granted_works_by_its_own_name(box, outside):
     (outside / "real").mkdir()
     (outside / "real" / "a").write_text("granted")
