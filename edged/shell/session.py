@@ -15,12 +15,15 @@ from edged.sandbox.profile import Profile
 from edged.sandbox.run import Instance
 from edged.shell import ending, keys
 from edged.shell.commands import Script
-from edged.shell.unread import Unread
+from edged.shell.unread import Unread, plain
 
 Mode = Literal["pipe", "pty"]
 
 INPUT_MAX = 64 << 10
 """Bytes that wait for a command that does not read them."""
+
+TEXT_HERE = 64 << 10
+"""Bytes of output that are made text on the loop; more is in a thread."""
 
 _INTERRUPT, _END_OF_INPUT = b"\x03", b"\x04"
 
@@ -106,6 +109,13 @@ class Session:
             if self._news.done():
                 self._news = loop.create_future()
             await asyncio.wait([self._news], timeout=left)
+
+    async def read(self) -> tuple[str, int]:
+        """What it wrote since the last read, and how many bytes before that were dropped."""
+        data, dropped = self.unread.take(last=not self.is_running)
+        if len(data) <= TEXT_HERE:
+            return plain(data), dropped
+        return await asyncio.to_thread(plain, data), dropped
 
     def status(self) -> dict[str, object]:
         """What its owner is shown of it."""

@@ -68,8 +68,8 @@ class Unread:
     def __len__(self) -> int:
         return min(len(self._data), self._size)
 
-    def take(self, *, last: bool) -> tuple[str, int]:
-        """All of it as text, and how many bytes before it were dropped; it is read then.
+    def take(self, *, last: bool) -> tuple[bytes, int]:
+        """All of it, and how many bytes before it were dropped; it is read then.
 
         Args:
             last: no more comes; else a character or sequence that has only begun is kept
@@ -80,7 +80,7 @@ class Unread:
         kept = 0 if last else _begun(data)
         self._data = bytearray(data[len(data) - kept :])
         self._dropped = 0
-        return plain(data[: len(data) - kept]), dropped
+        return data[: len(data) - kept], dropped
 
 
 def _begun(data: bytes) -> int:

@@ -192,7 +192,7 @@ def _short(command: str) -> str:
 
 async def _read(shell: Any, session: Any, wait_s: float, ctx: Context) -> Result:
     await session.wait(lambda: bool(session.unread), wait_s)
-    output, dropped = session.unread.take(last=not session.is_running)
+    output, dropped = await session.read()
     lost = f"[{dropped} bytes were not read in time and are gone]" if dropped else ""
     hints = [session.hint(output)]
     if hints[0] or "No such file" in output:
