@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import socket
 import tempfile
 import threading
@@ -836,3 +837,14 @@ async def test_session_that_writes_without_end_is_read_slowly(box):
     took_s = asyncio.get_running_loop().time() - started
     seen = read.structured["dropped"] + (1 << 20)
     assert 1 << 20 < seen < 2 * OUTPUT_RATE * (took_s + 0.1)
+
+
+async def test_keys_of_a_terminal_work_whoever_started_the_daemon(box):
+    """POSIX.1-2017, XCU 2.11: what a shell starts in the background ignores SIGINT."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        code = "import signal; print(signal.getsignal(signal.SIGINT) is signal.SIG_IGN)"
+        result = await box.exec(command=f'python3 -c "{code}"', pty=True)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert result.for_llm == "False"

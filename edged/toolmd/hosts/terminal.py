@@ -18,6 +18,10 @@ import termios
 
 ROWS, COLUMNS = 24, 80
 READ = 1 << 16
+RESET = (
+    *(signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGPIPE),
+    *(signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU),
+)
 TYPED_MAX = 1 << 16
 """Bytes that wait for a command that does not read; the rest waits in the pipe."""
 
@@ -35,8 +39,9 @@ def start(argv: list[str], master: int, slave: int) -> int:
         os.dup2(slave, fd)
     if slave > 2:
         os.close(slave)
-    # Python ignores it: a program expects to be ended by a closed pipe.
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    # What Python, or whoever started the daemon in the background, has ignored.
+    for number in RESET:
+        signal.signal(number, signal.SIG_DFL)
     os.environ["TERM"] = "xterm"
     try:
         os.execv(argv[0], argv)
