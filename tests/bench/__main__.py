@@ -1,7 +1,7 @@
 """`make bench`: every claim of speed and memory, as a ratio of the same run.
 
     python -m tests.bench [NAME …]      NAME: calls start memory list warm hardware fuzz
-                                        search api
+                                        jobs search api
 
 `board` is measured only when it is named: it boots the emulated board of `make hil`.
 Prints a row for each claim and exits 1 when one is missed.
@@ -19,6 +19,7 @@ from tests.bench import (
     emulated,
     fuzz,
     hardware,
+    jobs,
     listing,
     memory,
     search,
@@ -34,6 +35,7 @@ GROUPS = {
     "list": listing.measure,
     "warm": warm.measure,
     "hardware": hardware.measure,
+    "jobs": jobs.measure,
     "fuzz": fuzz.measure,
     "search": search.measure,
     "api": api.measure,
