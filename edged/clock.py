@@ -21,12 +21,23 @@ class Clock(Protocol):
     def now(self) -> float:
         """Seconds since 1970-01-01 UTC; may jump."""
 
+    def boottime(self) -> float:
+        """As `monotonic`, and goes on while the board is suspended."""
+
 
 class SystemClock:
     """The machine's clocks; any thread."""
 
     monotonic = staticmethod(time.monotonic)
     now = staticmethod(time.time)
+
+    @staticmethod
+    def boottime() -> float:
+        """Seconds since the board was switched on, suspended or not.
+
+        Source: clock_gettime(2), CLOCK_BOOTTIME.
+        """
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def iso(seconds: float) -> str:

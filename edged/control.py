@@ -103,6 +103,7 @@ class Control:
         spawn: Callable[[Coroutine[Any, Any, None]], object],
         listeners: Callable[[], list[str]],
         authenticate: Callable[[Mapping[str, str]], Caller | None] | None = None,
+        health: Callable[[], dict[str, Any]] = dict,
     ) -> None:
         """The daemon as its doors see it.
 
@@ -114,7 +115,9 @@ class Control:
             listeners: where the daemon listens.
             authenticate: who sent these HTTP headers, in place of tokens; only
                 `edged.testing` gives one.
+            health: facts of further parts for `status`.
         """
+        self._health = health
         self.dispatcher = dispatcher
         self.registry: Registry = dispatcher.registry
         self.services: Services = dispatcher.services
@@ -388,6 +391,7 @@ class Control:
                 "actuators": {a.name: a.error or "ok" for a in services.board.actuators},
                 "alarms": self._alarms(),
             },
+            **self._health(),
             **self.catalogue.health(),
         }
 

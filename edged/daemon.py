@@ -34,6 +34,7 @@ from edged.clock import Clock, SystemClock
 from edged.config import Config, MediaSettings, seconds, size
 from edged.control import Control, Description
 from edged.dispatch import Dispatcher
+from edged.errands import Errands
 from edged.errors import ConfigError, StoreError
 from edged.events import Events
 from edged.finder import Finder
@@ -56,6 +57,7 @@ from edged.workspace import Workspace
 from edged.workspace.homes import Homes
 
 if TYPE_CHECKING:
+    from edged.cron.service import Cron
     from edged.guard import Guard
     from edged.web.service import Web
 
@@ -80,6 +82,7 @@ SUBJECTS = (
     "files",
     "permission",
     "exec",
+    "cron",
 )
 """Modules of `edged.tools` that are always there; `echo` needs its switch."""
 
@@ -198,6 +201,7 @@ class Daemon:
         self._syncing: asyncio.Future[None] | None = None
         self._tools: dict[str, Tool] = {}
         self._lacking: set[str] = set()
+        self._cron: Cron | None = None
 
     async def __aenter__(self) -> Self:
         self._take_data()
@@ -267,6 +271,7 @@ class Daemon:
                 lambda: self.catalogue.runner,
                 self.spawn,
             ),
+            cron=self._open_cron,
         )
         board.offsets(
             state.load(calibrations(sim=board.simulated), dict[str, dict[str, float]], {})
@@ -286,7 +291,9 @@ class Daemon:
             spawn=self.spawn,
             listeners=self.addresses,
             authenticate=self._authenticate,
+            health=lambda: {} if self._cron is None else {"jobs": self._cron.health()},
         )
+        self.registry.on_change.append(self._stir_jobs)
         self.registry.on_change.append(
             lambda: self.services.events.publish(
                 "tools.changed", "", {"version": self.registry.version}
@@ -306,6 +313,47 @@ class Daemon:
         file = os.path.abspath(self._loaded.file) if self._loaded.file else ""
         beside = os.path.join(os.path.dirname(file), "secrets.yaml") if file else ""
         return tuple(filter(None, (self.data, file, beside, credentials)))
+
+    @property
+    def _jobs_file(self) -> str:
+        return os.path.join(self.data, "cron", "jobs.db")
+
+    def _open_cron(self) -> Cron:
+        """The jobs; nothing of them is imported before the first one is there or asked for."""
+        if self._cron is None:
+            from edged.cron.service import Cron, Limits  # noqa: PLC0415  as it says
+            from edged.cron.zones import system_zone  # noqa: PLC0415  likewise
+
+            section = self._loaded.section(sections.Cron)
+            tool = self._tools["cron"]
+            self._cron = Cron(
+                self._jobs_file,
+                Limits(
+                    seconds(section.min_interval),
+                    seconds(section.misfire_grace),
+                    section.max_jobs,
+                    tuple(section.command_channels),
+                ),
+                self._clock,
+                Errands(self.dispatcher, self.catalogue.doors().fresh),
+                spawn=self.spawn,
+                publish=self.services.events.publish,
+                local=system_zone(),
+                is_on=lambda: self.registry.status(tool)[0] == "enabled",
+            )
+        return self._cron
+
+    def _stir_jobs(self) -> None:
+        """Their tool may have been switched."""
+        if self._cron is not None:
+            self._cron.scheduler.stir()
+
+    async def _resume_jobs(self) -> None:
+        """Go on with the jobs of an earlier life."""
+        try:
+            await self._open_cron().open()
+        except StoreError as error:
+            log.error(f"{error}: jobs do not run until it is mended; `edged jobs` tries again")
 
     def _open_history(self, board: Board) -> History | None:
         config = board.config.history
@@ -333,7 +381,7 @@ class Daemon:
             self._unix.close()
         if self._http is not None:
             self._http.close()
-        await self.dispatcher.drain(seconds(self.config.stop_grace))
+        await self._drain()
         await self.services.shell.close()
         await self.catalogue.close()
         if self._unix is not None:
@@ -350,6 +398,14 @@ class Daemon:
             if os.path.exists(path):
                 os.unlink(path)
         os.close(self._lock)
+
+    async def _drain(self) -> None:
+        """Begin nothing more, and let what runs end; the jobs' runs are calls as others."""
+        if self._cron is not None:
+            await self._cron.stop()
+        await self.dispatcher.drain(seconds(self.config.stop_grace))
+        if self._cron is not None:
+            await self._cron.close()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Start a task of the daemon's group; a fault in one ends that one alone."""
@@ -397,6 +453,8 @@ class Daemon:
             hotplug = Hotplug(self._plugged)
             hotplug.start()
             self._stack.callback(hotplug.close)
+        if os.path.exists(self._jobs_file):
+            _ = self.spawn(self._resume_jobs())
         history = self.services.history
         self.services.board.sample(history.add if history is not None else None)
 

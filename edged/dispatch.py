@@ -233,6 +233,25 @@ class Dispatcher:
             self._check_flights(caller.who)
         if timeout_s is not None and not timeout_s > 0:
             raise InvalidArgumentsError([Fault("timeout", "must be above 0 seconds")])
+        call.tool = tool = self._find(caller, call.session, name)
+        self._require_enabled(tool)
+        return arguments.decode(tool, call.raw)
+
+    def check(self, caller: Caller, session: Session | None, name: str, raw: bytes) -> None:
+        """Refuse what `start` would refuse for the caller's rights or for the arguments.
+
+        Nothing is run, and nothing audited: it is asked before something is set up that
+        will call.
+
+        Raises:
+            UnknownToolError, DeniedError, ToolUnavailableError, InvalidArgumentsError: as
+                `start`.
+        """
+        tool = self._find(caller, session, name)
+        self._require_enabled(tool)
+        arguments.decode(tool, raw)
+
+    def _find(self, caller: Caller, session: Session | None, name: str) -> Tool:
         if caller.allowed is not None and name not in caller.allowed:
             raise DeniedError(
                 f"this tool may not call {name[:NAME_MAX]!r}: add it to `calls:` in its TOOL.md"
@@ -240,17 +259,18 @@ class Dispatcher:
         if caller.depth > MAX_DEPTH:
             deep = f"tools called tools {MAX_DEPTH} deep"
             raise DeniedError(f"{deep}: {name[:NAME_MAX]!r} is not called")
-        tool = self.registry.find(caller.user, name, call.session)
+        tool = self.registry.find(caller.user, name, session)
         if tool.renew is not None and tool.renew():
-            tool = self.registry.find(caller.user, name, call.session)
-        call.tool = tool
+            tool = self.registry.find(caller.user, name, session)
+        return tool
+
+    def _require_enabled(self, tool: Tool) -> None:
         status, reason = self.registry.status(tool)
         if status != "enabled":
-            remedy = f"the owner can switch it on: edged tools --enable {name}"
+            remedy = f"the owner can switch it on: edged tools --enable {tool.name}"
             if status == "blocked":
                 remedy = self.registry.problem(tool)
-            raise ToolUnavailableError(name, status, reason, remedy)
-        return arguments.decode(tool, call.raw)
+            raise ToolUnavailableError(tool.name, status, reason, remedy)
 
     def _check_flights(self, who: str) -> None:
         if self._in_flight.get(who, 0) >= IN_FLIGHT_MAX:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal
 
+import msgspec
 from msgspec import Meta
 
 from edged.config import Duration, Section, Size, check_duration, check_size
@@ -67,6 +68,10 @@ class Cron(Section, frozen=True):
     misfire_grace: Annotated[
         Duration, Meta(description="a run that was missed by less is made up for")
     ] = "1h"
+    max_jobs: Annotated[int, Meta(ge=1, le=100_000, description="of one user")] = 10_000
+    command_channels: Annotated[
+        list[str], Meta(description="channels from which commands may be scheduled; * is any")
+    ] = msgspec.field(default_factory=lambda: ["*"])
 
     def __post_init__(self) -> None:
         check_duration("min_interval", self.min_interval, 1, 86_400)

@@ -42,7 +42,7 @@ class Services(msgspec.Struct, frozen=True):
     shell: Any = None
     """Commands and their sessions."""
     cron: Any = None
-    """Jobs and their schedules."""
+    """`cron()`: jobs on schedules, `edged.cron.service.Cron`; made when first asked for."""
     web: Any = None
     """`web()`: search and fetch (`edged.web.service.Web`), made when first asked for."""
     messages: Any = None

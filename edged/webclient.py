@@ -63,7 +63,7 @@ class WebClient:
         Raises:
             EdgedError: the daemon refused, by its code, or HTTP has no such endpoint.
         """
-        params = params or {}
+        params = dict(params or {})
         body = None
         verb = "GET"
         if method == "edged/tools/state" and "name" in params:
@@ -80,7 +80,10 @@ class WebClient:
         elif method == "edged/grant" and params:
             verb, path = "POST", "/api/permission/grant"
             body = msgspec.json.encode(params)
+        elif method == "edged/jobs" and "id" in params:
+            verb, path, body = _job(params)
         elif method in _PATHS:
+            params.pop("action", None)
             path = _PATHS[method]
             path += f"?{urlencode(params)}" if params else ""
         else:
@@ -215,8 +218,19 @@ _PATHS = {
     "edged/status": "/api/status",
     "edged/log": "/api/log",
     "edged/grant": "/api/permission",
+    "edged/jobs": "/api/jobs",
 }
 """Methods whose parameters are an endpoint's query."""
+
+
+def _job(params: dict[str, Any]) -> tuple[str, str, bytes | None]:
+    """Verb, path and body of what is asked of one job."""
+    action, path = params["action"], f"/api/jobs/{_segment(params['id'])}"
+    if action in ("enable", "disable"):
+        return "PUT", f"{path}/state", msgspec.json.encode({"enabled": action == "enable"})
+    if action == "run":
+        return "POST", f"{path}/run", None
+    return ("DELETE" if action == "remove" else "GET"), path, None
 
 
 def _segment(text: str) -> str:

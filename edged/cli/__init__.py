@@ -36,6 +36,7 @@ VERBS = {
     "new-tool": "write a working tool directory to start from",
     "check-tool": "check tool directories: file, line, reason, remedy",
     "sync": "copy the tools that came with edged to the data directory",
+    "jobs": "show schedules and their runs, switch, run and remove them",
     "log": "show the trail of calls",
     "status": "show how the daemon and its parts are",
     "web-search": "show and change who is asked for a web search",

@@ -16,6 +16,7 @@ import msgspec
 from edged import __version__, jsonrpc, log
 from edged.audit import Record
 from edged.control import Control, Decision
+from edged.cron.spec import Spec
 from edged.dispatch import Call
 from edged.errors import (
     WIRE,
@@ -156,6 +157,14 @@ class _GrantParams(msgspec.Struct):
     user: str = "local"
     write: bool = False
     forget: str = ""
+
+
+class _JobsParams(msgspec.Struct):
+    action: Literal["list", "show", "add", "update", "remove", "enable", "disable", "run"] = "list"
+    id: str = ""
+    job: Spec | None = None
+    limit: int = 100
+    offset: int = 0
 
 
 class _TokenParams(msgspec.Struct):
@@ -630,6 +639,19 @@ class Connection:
 
         self._control.spawn(wait())
 
+    def _jobs(self, request: _Request) -> None:
+        params = msgspec.json.decode(request.params or b"{}", type=_JobsParams)
+        action = "get" if params.action == "show" else params.action
+        scope = self._scope(modern=request.modern)
+
+        async def act() -> dict[str, Any]:
+            found = await self._control.services.cron().act(
+                self._caller, scope, action, params.id, params.job, params.limit, params.offset
+            )
+            return msgspec.to_builtins(found)  # type: ignore[no-any-return]  # a Struct becomes a dict
+
+        self._work(request, act())
+
     def _token(self, request: _Request) -> None:
         self._control.require_owner(self._caller, "manage tokens")
         params = msgspec.json.decode(request.params or b"{}", type=_TokenParams)
@@ -734,6 +756,7 @@ _METHODS: dict[str, Callable[[Connection, _Request], None]] = {
     "edged/sensors": Connection._sensors,  # noqa: SLF001
     "edged/scan": Connection._scan,  # noqa: SLF001
     "edged/web-search": Connection._web_search,  # noqa: SLF001
+    "edged/jobs": Connection._jobs,  # noqa: SLF001
 }
 _LEGACY_ONLY = frozenset({"initialize", "ping"})
 

@@ -12,6 +12,7 @@ class FakeClock:
     def __init__(self, now: float = START, monotonic: float = 0.0) -> None:
         self._now = now
         self._monotonic = monotonic
+        self._suspended = 0.0
 
     def monotonic(self) -> float:
         """Seconds since the clock was made, plus its start."""
@@ -20,6 +21,10 @@ class FakeClock:
     def now(self) -> float:
         """Seconds since 1970-01-01 UTC."""
         return self._now
+
+    def boottime(self) -> float:
+        """As `monotonic`, with the time that the board was suspended."""
+        return self._monotonic + self._suspended
 
     def advance(self, seconds: float) -> None:
         """Let time pass; both clocks go on.
@@ -39,3 +44,8 @@ class FakeClock:
     def jump(self, wall_seconds: float) -> None:
         """Set the wall clock on or back by so much, as NTP does on a board without an RTC."""
         self._now += wall_seconds
+
+    def suspend(self, seconds: float) -> None:
+        """Let the board sleep: time passes, and the monotonic clock stands."""
+        self._now += seconds
+        self._suspended += seconds

@@ -24,7 +24,7 @@ from edged.identity import Caller, Role
 from edged.media import Medium
 from edged.registry import FORMATS, State
 from edged.results import Block, Result
-from edged.transports import _board, _permission, _web
+from edged.transports import _board, _jobs, _permission, _web
 from edged.transports._api import Api, Request
 from edged.transports._calls import location, outcome
 from edged.transports._limits import Timing
@@ -97,6 +97,14 @@ class BoardHealth(msgspec.Struct, frozen=True):
     alarms: dict[str, str]
 
 
+class JobsHealth(msgspec.Struct, frozen=True):
+    """How many jobs there are and how many run; `problem` where they cannot be written."""
+
+    count: int
+    running: int
+    problem: str | msgspec.UnsetType = msgspec.UNSET
+
+
 class Status(msgspec.Struct, frozen=True):
     """The health of every part."""
 
@@ -113,6 +121,7 @@ class Status(msgspec.Struct, frozen=True):
     problems: list[str]
     sandbox: dict[str, Any]
     warm: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
+    jobs: JobsHealth | msgspec.UnsetType = msgspec.UNSET
 
 
 class Start(msgspec.Struct, frozen=True):
@@ -426,4 +435,5 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/api/status", get_status, (Answer(200, "the health", Status),)),
     *_board.ROUTES,
     *_permission.ROUTES,
+    *_jobs.ROUTES,
 )

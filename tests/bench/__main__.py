@@ -1,7 +1,7 @@
 """`make bench`: every claim of speed and memory, as a ratio of the same run.
 
     python -m tests.bench [NAME …]      NAME: calls start memory list warm hardware files
-                                        fuzz search api
+                                        jobs fuzz search api
 
 `board` is measured only when it is named: it boots the emulated board of `make hil`.
 Prints a row for each claim and exits 1 when one is missed.
@@ -20,6 +20,7 @@ from tests.bench import (
     files,
     fuzz,
     hardware,
+    jobs,
     listing,
     memory,
     search,
@@ -36,6 +37,7 @@ GROUPS = {
     "warm": warm.measure,
     "hardware": hardware.measure,
     "files": files.measure,
+    "jobs": jobs.measure,
     "fuzz": fuzz.measure,
     "search": search.measure,
     "api": api.measure,

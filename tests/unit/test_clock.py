@@ -41,3 +41,12 @@ def test_a_jump_moves_the_wall_clock_alone():
 def test_a_monotonic_clock_never_goes_back():
     with pytest.raises(ValueError, match="use jump"):
         FakeClock().advance(-1)
+
+
+def test_time_of_a_suspended_board_passes_but_for_its_monotonic_clock():
+    """clock_gettime(2): CLOCK_BOOTTIME includes the time that the system is suspended."""
+    clock: Clock = FakeClock()
+    clock.advance(10)
+    clock.suspend(3600)
+    assert (clock.now(), clock.monotonic(), clock.boottime()) == (START + 3610, 10.0, 3610.0)
+    assert SystemClock().boottime() >= time.monotonic() - 1

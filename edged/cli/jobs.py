@@ -1,0 +1,123 @@
+"""`edged jobs`: what runs on a schedule, and what came of it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from edged.cli import UsageError, show
+from edged.cli.parser import Parser, add_connection, add_json, connect
+from edged.client import Client
+
+EXAMPLE = "edged jobs\nedged jobs show backup\nedged jobs disable 1f0c9a2e"
+
+ACTIONS = ("list", "show", "run", "enable", "disable", "remove")
+HEADER = ("ID", "NAME", "SCHEDULE", "NEXT", "LAST", "STATE")
+PAGE = 1_000
+STATUS_COLOURS = {"ok": "green", "error": "red", "missed": "yellow", "interrupted": "yellow"}
+
+
+def options(parser: Parser) -> None:
+    """Add the verb's options."""
+    parser.add_argument("action", choices=ACTIONS, nargs="?", default="list", help="(list)")
+    parser.add_argument("id", metavar="ID", nargs="?", help="the job's id, or its name")
+    add_json(parser)
+    add_connection(parser)
+
+
+def run(args: Any) -> int:
+    """Run the verb; returns the exit code."""
+    if (args.action == "list") == bool(args.id):
+        needs = "takes no id" if args.id else "needs an id: edged jobs lists them"
+        raise UsageError(f"jobs {args.action} {needs}")
+    client = connect(args)
+    if args.action == "list":
+        jobs = _all(client)
+        if args.json:
+            show.json(jobs)
+        else:
+            _list(jobs)
+        return 0
+    found = client.request("edged/jobs", {"action": args.action, "id": args.id})
+    if args.json:
+        show.json(found)
+    elif args.action == "show":
+        _show(found)
+    elif args.action == "run":
+        _run(found["run"])
+    else:
+        state = "removed" if found["status"] == "removed" else found["job"]["state"]
+        show.out(f"{found['job']['name']}: {state}")
+    failed = args.action == "run" and found["run"]["status"] not in ("ok", "running")
+    return 1 if failed else 0
+
+
+def _all(client: Client) -> list[dict[str, Any]]:
+    jobs: list[dict[str, Any]] = []
+    while True:
+        page = client.request("edged/jobs", {"action": "list", "limit": PAGE, "offset": len(jobs)})
+        jobs += page["jobs"]
+        if not page["jobs"] or len(jobs) >= page["total"]:
+            return jobs
+
+
+def _list(jobs: list[dict[str, Any]]) -> None:
+    if not jobs:
+        show.out('no jobs: edged call cron schedule="0 9 * * *" command=… adds one')
+        return
+    rows = [_row(job) for job in jobs]
+    columns = show.Columns(HEADER, rows)
+    show.out(columns.header())
+    for row in rows:
+        show.out(columns.line(row, ("", "", "", "", STATUS_COLOURS.get(row[4], ""))))
+
+
+def _row(job: dict[str, Any]) -> tuple[str, ...]:
+    last = job["last"]
+    return (
+        job["id"],
+        job["name"],
+        job["schedule"],
+        _local(job["next_run"]) if job["next_run"] else "-",
+        last["status"] if last else "-",
+        job["state"],
+    )
+
+
+def _show(job: dict[str, Any]) -> None:
+    policy = f"overlap {job['overlap']}, misfire {job['misfire']}, retries {job['retries']}"
+    show.facts(
+        [
+            ("id", job["id"]),
+            ("name", job["name"]),
+            ("of", f"{job['user']}, {job['role']}"),
+            ("schedule", f"{job['schedule']} ({job['tz']})"),
+            ("state", job["state"]),
+            ("next", "\n".join(map(_local, job["next_runs"])) or "never"),
+            ("command", job["command"]),
+            ("tool", job["tool"]),
+            ("arguments", ", ".join(f"{k}={v}" for k, v in job["arguments"].items())),
+            ("message", job["message"]),
+            ("policy", policy),
+        ]
+    )
+    for run in job["runs"]:
+        show.out("")
+        _run(run)
+
+
+def _run(run: dict[str, Any]) -> None:
+    when = _local(run["due"])
+    if run["until"] != run["due"]:
+        when += f" to {_local(run['until'])}"
+    attempt = f", retry {run['attempt']}" if run["attempt"] else ""
+    status = show.paint(run["status"], STATUS_COLOURS.get(run["status"], ""))
+    show.out(f"run {run['id']}, {when}{attempt}: {status}")
+    for line in show.safe(run["output"]).rstrip().split("\n"):
+        if line:
+            show.out(f"    {line}")
+
+
+def _local(time: str) -> str:
+    """A time of the daemon (RFC 3339, UTC) on this machine's clock."""
+    return f"{datetime.fromisoformat(time).astimezone():%Y-%m-%d %H:%M:%S}"

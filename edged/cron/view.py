@@ -1,0 +1,65 @@
+"""Jobs and their runs as every door shows them."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+
+class RunView(msgspec.Struct, frozen=True):
+    """One run, or what took its place: `missed` and `skipped` from `due` to `until`."""
+
+    id: int
+    status: str
+    trigger: str
+    due: str
+    until: str
+    started: str
+    ended: str | None
+    attempt: int
+    output: str
+    call_id: str
+
+
+class View(msgspec.Struct, frozen=True):
+    """A job as every door shows it; times are UTC, `tz` is the zone of its schedule."""
+
+    id: str
+    name: str
+    user: str
+    role: str
+    enabled: bool
+    state: str
+    schedule: str
+    tz: str
+    next_run: str | None
+    next_runs: tuple[str, ...]
+    command: str
+    tool: str
+    arguments: dict[str, Any]
+    message: str
+    channel: str
+    chat_id: str
+    overlap: str
+    misfire: str
+    retries: int
+    created: str
+    updated: str
+    last: RunView | None
+    runs: tuple[RunView, ...] = ()
+
+
+class Listing(msgspec.Struct, frozen=True):
+    """A page of jobs, those that are due next first; `total` is of all pages."""
+
+    jobs: tuple[View, ...]
+    total: int
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What became of an action; `run` where one was begun."""
+
+    job: View
+    status: Literal["ok", "removed"] = "ok"
+    run: RunView | None = None
