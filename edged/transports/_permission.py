@@ -9,7 +9,7 @@ from aiohttp.web_response import StreamResponse
 
 from edged.control import Decision
 from edged.transports._api import Request
-from edged.transports._openapi import Answer, Route
+from edged.transports._openapi import Answer, Parameter, Route
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -59,8 +59,10 @@ async def list_permissions(request: Request) -> StreamResponse:
 
 async def grant_permission(request: Request) -> StreamResponse:
     """Answer a permission request, by its id or by its path and user; owners only."""
-    body = await request.body(Decision)
-    request.api.control.permit(request.caller, body)
+    control, caller = request.api.control, request.caller
+    # Who may not answer is not told what is wrong with an answer.
+    control.require_owner(caller, "answer permission requests")
+    control.permit(caller, await request.body(Decision))
     return request.reply(Done())
 
 
@@ -74,6 +76,20 @@ _DONE = Answer(200, "done", Done)
 
 ROUTES = (
     Route("GET", "/api/permission", list_permissions, (Answer(200, "all", Permissions),)),
-    Route("POST", "/api/permission/grant", grant_permission, (_DONE,), Decision),
-    Route("DELETE", "/api/permission/{id}", forget_permission, (_DONE,)),
+    Route(
+        "POST",
+        "/api/permission/grant",
+        grant_permission,
+        (_DONE,),
+        Decision,
+        problems=(404, 507),
+    ),
+    Route(
+        "DELETE",
+        "/api/permission/{id}",
+        forget_permission,
+        (_DONE,),
+        params=(Parameter("id", "of a request, a grant or a denial", {"type": "string"}),),
+        problems=(507,),
+    ),
 )
