@@ -92,6 +92,7 @@ class Control:
         spawn: Callable[[Coroutine[Any, Any, None]], object],
         listeners: Callable[[], list[str]],
         authenticate: Callable[[Mapping[str, str]], Caller | None] | None = None,
+        health: Callable[[], dict[str, Any]] = dict,
     ) -> None:
         """The daemon as its doors see it.
 
@@ -103,6 +104,7 @@ class Control:
             listeners: where the daemon listens.
             authenticate: who sent these HTTP headers, in place of tokens; only
                 `edged.testing` gives one.
+            health: facts of further parts, for `status`.
         """
         self.dispatcher = dispatcher
         self.registry: Registry = dispatcher.registry
@@ -114,6 +116,7 @@ class Control:
         self.acts: list[Acts] = [Switches(self.services.store, self.registry.set_switches)]
         """What owners set at run time beside the configuration's file, part by part."""
         self._listeners = listeners
+        self._health = health
         self._sessions: dict[tuple[str, str], Session] = {}
         self._started = self.services.clock.monotonic()
 
@@ -311,6 +314,7 @@ class Control:
                 "alarms": self._alarms(),
             },
             **self.catalogue.health(),
+            **self._health(),
         }
 
     @staticmethod

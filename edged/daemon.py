@@ -41,6 +41,7 @@ from edged.history import History
 from edged.identity import Caller
 from edged.media import Bounds, Media
 from edged.registry import FAMILIES, Registry, Session
+from edged.results import mask
 from edged.sections import Mcp
 from edged.services import Services
 from edged.settings import Loaded
@@ -53,6 +54,7 @@ from edged.transports.unix import Listener, bind
 
 if TYPE_CHECKING:
     from edged.guard import Guard
+    from edged.messages._outbox import Outbox
     from edged.web.service import Web
 
 GC_THRESHOLD = (5_000, 20, 20)
@@ -73,11 +75,17 @@ SUBJECTS = (
     "serial",
     "onewire",
     "web",
+    "messages",
 )
 """Modules of `edged.tools` that are always there; `echo` needs its switch."""
 
 NEEDS: dict[str, Kind] = {"i2c": "i2c", "spi": "spi", "serial": "serial", "onewire": "w1"}
 """Tools that are of no use without anything of that kind."""
+
+NO_CHANNEL = (
+    "no channel is configured: write into edged.yaml "
+    "messages: {channels: {phone: {kind: ntfy, topic: …}}}, and start edged again"
+)
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -191,6 +199,7 @@ class Daemon:
         self._syncing: asyncio.Future[None] | None = None
         self._tools: dict[str, Tool] = {}
         self._lacking: set[str] = set()
+        self._outbox: Outbox | None = None
 
     async def __aenter__(self) -> Self:
         self._take_data()
@@ -238,7 +247,9 @@ class Daemon:
             serial,
             finder=finder,
             web=cache(self._web),
+            messages=lambda: self._outbox,
         )
+        self._outbox = self._open_outbox()
         board.offsets(
             state.load(calibrations(sim=board.simulated), dict[str, dict[str, float]], {})
         )
@@ -256,6 +267,7 @@ class Daemon:
             spawn=self.spawn,
             listeners=self.addresses,
             authenticate=self._authenticate,
+            health=self._health,
         )
         self.registry.on_change.append(
             lambda: self.services.events.publish(
@@ -269,6 +281,42 @@ class Daemon:
         services, runner = self.services, self.catalogue.runner
         section = self._loaded.section(sections.Web)
         return Web(section, services.store, services.media, services.clock, runner.isolate)
+
+    def _open_outbox(self) -> Outbox | None:
+        """The outbox and its channels; None where no channel is configured."""
+        section = self._loaded.section(sections.Messages)
+        if not section.channels:
+            return None
+        from edged.messages import Surroundings  # noqa: PLC0415  only where there are channels
+        from edged.messages._channels import open_channels  # noqa: PLC0415  likewise
+        from edged.messages._outbox import Limits, Outbox  # noqa: PLC0415  likewise
+
+        services = self.services
+        around = Surroundings(services.clock, services.events.publish, services.media.put)
+        try:
+            channels = open_channels(section.channels, around)
+        except ConfigError as error:
+            raise self._loaded.located(error) from None
+        return Outbox(
+            os.path.join(self.data, "outbox"),
+            channels,
+            section.default or next(iter(channels)),
+            Limits(section.count, size(section.size), seconds(section.give_up)),
+            services.clock,
+            services.events,
+            spawn=self.spawn,
+            mask=lambda text: mask(text, self._loaded.secrets),
+        )
+
+    async def _resume_messages(self, outbox: Outbox) -> None:
+        """Go on with what an earlier life left."""
+        try:
+            await outbox.open()
+        except StoreError as error:
+            log.error(f"{error}: messages wait until it is mended")
+
+    def _health(self) -> dict[str, Any]:
+        return {} if self._outbox is None else {"messages": self._outbox.health()}
 
     def _open_history(self, board: Board) -> History | None:
         config = board.config.history
@@ -297,6 +345,8 @@ class Daemon:
         if self._http is not None:
             self._http.close()
         await self.dispatcher.drain(seconds(self.config.stop_grace))
+        if self._outbox is not None:
+            await self._outbox.close(seconds(self.config.stop_grace))
         await self.catalogue.close()
         if self._unix is not None:
             self._unix.close_peers()
@@ -359,6 +409,8 @@ class Daemon:
             hotplug = Hotplug(self._plugged)
             hotplug.start()
             self._stack.callback(hotplug.close)
+        if self._outbox is not None:
+            _ = self.spawn(self._resume_messages(self._outbox))
         history = self.services.history
         self.services.board.sample(history.add if history is not None else None)
 
@@ -388,9 +440,7 @@ class Daemon:
 
     def _unused(self) -> list[str]:
         """Sections of the configuration that belong to parts which are not there yet."""
-        config = self.config
-        names = ["messages"] if config.messages else []
-        names += [f"tools.{name}" for name in config.tools if name in settings.LATER]
+        names = [f"tools.{name}" for name in self.config.tools if name in settings.LATER]
         return names + ["tools.mcp.servers"] * bool(self._loaded.section(Mcp).servers)
 
     def watch(self) -> None:
@@ -415,6 +465,9 @@ class Daemon:
                 off = named or not self._loaded.is_on(tool.config_key)
                 shown = tool.out_of_sight() if one is not None and one.hidden else tool
                 self._tools[tool.name] = shown.switched_off() if off else shown
+        if self._outbox is None:
+            for name in ("message", "send_file"):
+                self._tools[name] = self._tools[name].blocked("requires_config", NO_CHANNEL)
         for tool in self._tools.values():
             self.registry.register(tool)
         self._look_at_hardware()
