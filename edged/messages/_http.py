@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -137,8 +138,12 @@ def _why(error: BaseException) -> str:
         return f"no answer within {CONNECT_S:g} s"
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return "the server's certificate is not trusted: ca_file names who signed it"
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return "no connection: the server's name is not known here"
     if isinstance(error, aiohttp.ClientConnectorError):
-        return f"no connection: {error.os_error.strerror or error.os_error}"
+        # Not its text: asyncio puts the address there.
+        number = error.os_error.errno or 0
+        return f"no connection: {os.strerror(number) if number > 0 else 'no server answers'}"
     if isinstance(error, aiohttp.ServerDisconnectedError):
         return "the server closed the connection"
     return f"{type(error).__name__}: {getattr(error, 'strerror', None) or 'no answer'}"

@@ -132,10 +132,10 @@ class Ntfy:
 
 
 def _header(text: str) -> str:
-    r"""A value for a header: other characters by RFC 2047, line breaks as ntfy's `\n`."""
-    text = text.replace("\r\n", "\n")
-    if text.isascii() and text.replace("\n", "").isprintable():
-        return text.replace("\n", "\\n")
+    r"""A value for a header: line breaks as ntfy's `\n`, other characters by RFC 2047."""
+    text = text.replace("\r\n", "\n").replace("\n", "\\n")
+    if text.isascii() and text.isprintable():
+        return text
     return Header(text, "utf-8", maxlinelen=100_000).encode(linesep="")
 
 

@@ -9,6 +9,7 @@ ResponseParameters.
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any
 
 import msgspec
@@ -26,6 +27,9 @@ TEXT_MAX, CAPTION_MAX = 4_096, 1_024
 
 PHOTO_MAX = 10 << 20
 """Bytes of a photo; a larger picture goes as a document."""
+
+
+_OK = re.compile(rb'\s*\{\s*"ok"\s*:\s*true\b')
 
 
 class Config(HttpSettings, frozen=True, kw_only=True):
@@ -107,7 +111,7 @@ class Telegram:
         assert message.file is not None  # noqa: S101  `steps` counted it
         caption = _headed(message) if not parts else ""
         is_photo = message.file.is_photo and message.file.size <= PHOTO_MAX
-        form = aiohttp.FormData()
+        form = aiohttp.FormData(quote_fields=False)
         for name, value in fields.items():
             text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
             form.add_field(name, text)
@@ -127,7 +131,7 @@ class Telegram:
         try:
             answer = msgspec.json.decode(body, type=_Answer)
         except msgspec.DecodeError:
-            if body.startswith(b'{"ok":true'):
+            if _OK.match(body):
                 # The answer is longer than what is read of it.
                 return
             if 200 <= status < 300:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 
 import msgspec
 import pytest
+from aiohttp import web
 
-from edged.messages import Message, Surroundings
+from edged.messages import Attachment, Message, Surroundings
 from edged.messages._channels import open_channels
 from edged.messages._outbox import Limits, Outbox
 
@@ -125,3 +127,64 @@ def note(core):
     """A message that is about to be sent."""
     base = Message("0123456789abcdef", "ada@example.org", "one", "", "hello", core.clock.now())
     return lambda **changes: msgspec.structs.replace(base, **changes)
+
+
+class Site:
+    """A web server on this machine that writes down what it is asked."""
+
+    def __init__(self):
+        self.app = web.Application(client_max_size=64 << 20)
+        self.url = ""
+        self._runner = None
+
+    def always(self, method, path, **answer):
+        """Answer all of these in the same way."""
+
+        async def handle(_request):
+            return web.Response(**answer)
+
+        self.app.router.add_route(method, path, handle)
+
+    async def start(self, ssl_context=None):
+        self._runner = web.AppRunner(self.app)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=ssl_context)
+        await site.start()
+        scheme = "https" if ssl_context else "http"
+        self.url = f"{scheme}://localhost:{self._runner.addresses[0][1]}"
+
+    async def stop(self):
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+
+@pytest.fixture
+async def site():
+    made = Site()
+    yield made
+    await made.stop()
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory):
+    """A certificate for localhost and its key, as an owner makes them for a server at home."""
+    folder = tmp_path_factory.mktemp("tls")
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2",
+         "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1",
+         "-keyout", "key.pem", "-out", "cert.pem"],
+        cwd=folder, check=True, capture_output=True,
+    )  # fmt: skip
+    return str(folder / "cert.pem"), str(folder / "key.pem")
+
+
+@pytest.fixture
+def picture(tmp_path):
+    """A file that goes along: its path and what is said of it."""
+
+    def make(data, name="picture.png", mime_type="image/png"):
+        path = tmp_path / "attachment"
+        path.write_bytes(data)
+        return str(path), Attachment(name, mime_type, len(data))
+
+    return make
