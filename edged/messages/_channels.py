@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol, cast
 
 import msgspec
@@ -31,21 +31,36 @@ def open_channels(
     Raises:
         ConfigError: with the key of the first fault.
     """
-    return {name: _open(f"messages.channels.{name}", one, around) for name, one in given.items()}
+    return {
+        name: kind.open_channel(settings, around) for name, kind, settings in configured(given)
+    }
 
 
-def _open(key: str, given: Mapping[str, Any], around: Surroundings) -> Channel:
+def configured(
+    given: Mapping[str, Mapping[str, Any]],
+) -> Iterator[tuple[str, _Kind, Settings]]:
+    """Name, kind and settings of each channel, checked.
+
+    Raises:
+        ConfigError: with the key of the first fault.
+    """
+    for name, one in given.items():
+        key = f"messages.channels.{name}"
+        kind = _kind(key, one)
+        yield name, kind, _settings(key, one, kind.Config)
+
+
+def _kind(key: str, given: Mapping[str, Any]) -> _Kind:
     kind = given.get("kind")
     if not isinstance(kind, str):
         known = ", ".join(plugins.names("edged.messages"))
         raise ConfigError(f"kind is missing: one of {known}", key=key)
     try:
-        module = cast("_Kind", plugins.load("edged.messages", kind))
+        return cast("_Kind", plugins.load("edged.messages", kind))
     except ConfigError as error:
         # The package's name is no word of the user's.
         reason = error.reason.replace("one of messages", "a kind of channel")
         raise ConfigError(reason, key=f"{key}.kind") from None
-    return module.open_channel(_settings(key, given, module.Config), around)
 
 
 def _settings(key: str, given: Mapping[str, Any], kind: type[Settings]) -> Settings:
