@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Meta
 
 from edged.clock import Clock, iso
-from edged.config import Section, Size, check_size
+from edged.config import Size, check_size
 from edged.errors import DeniedError
 
 
@@ -124,7 +124,7 @@ class Channel(Protocol):
         """Let go of connections."""
 
 
-class Settings(Section, frozen=True):
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What all kinds of channels have in common."""
 
     kind: str
