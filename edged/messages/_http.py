@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta
@@ -176,6 +175,10 @@ def waiting(value: str, now: float) -> float:
     value = value.strip()
     if value.isascii() and value.isdecimal():
         return float(value)
+    if not value:
+        return 0.0
+    from email.utils import parsedate_to_datetime  # noqa: PLC0415  for a date
+
     try:
         return max(0.0, parsedate_to_datetime(value).timestamp() - now)
     except (ValueError, TypeError, OverflowError):

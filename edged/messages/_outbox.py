@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import binascii
 import os
-import random
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any
@@ -43,6 +42,11 @@ FIRST_RETRY_S, RETRY_MAX_S = 2.0, 300.0
 
 REASON_MAX = 300
 """Characters of a reason."""
+
+
+def _chance() -> float:
+    """0 to 1; the module `random` costs half a megabyte."""
+    return int.from_bytes(os.urandom(2)) / 0xFFFF
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -104,7 +108,7 @@ class Outbox:
         spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
         mask: Callable[[str], str] = lambda text: text,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-        chance: Callable[[], float] = random.random,
+        chance: Callable[[], float] = _chance,
     ) -> None:
         """An outbox; nothing is read yet.
 

@@ -10,9 +10,7 @@ Source: ntfy documentation, "Publishing": "Publish as JSON", "Attach local file"
 from __future__ import annotations
 
 import binascii
-from email.header import Header
 from typing import Annotated, Any
-from urllib.parse import quote
 
 import msgspec
 from msgspec import Meta
@@ -118,7 +116,7 @@ class Ntfy:
             if value:
                 headers[name] = _header(value)
         with open(path, "rb") as file:  # noqa: ASYNC230  read by aiohttp on a thread
-            url = f"{self._url}/{quote(message.chat_id)}"
+            url = f"{self._url}/{message.chat_id}"
             await self._publish("PUT", url, data=file, headers=headers)
 
     async def _publish(self, method: str, url: str, **options: Any) -> None:
@@ -136,6 +134,8 @@ def _header(text: str) -> str:
     text = text.replace("\r\n", "\n").replace("\n", "\\n")
     if text.isascii() and text.isprintable():
         return text
+    from email.header import Header  # noqa: PLC0415  where there is need of it
+
     return Header(text, "utf-8", maxlinelen=100_000).encode(linesep="")
 
 
