@@ -7,7 +7,6 @@ set aside. Any thread, one at a time.
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 from typing import NamedTuple
@@ -221,7 +220,5 @@ def _copy(source: int, path: str, limit: int, name: str) -> int:
         finally:
             os.close(fd)
     except OSError as error:
-        if error.errno == errno.EISDIR:
-            raise StoreError(f"{name} is a directory: pack it into a file first") from error
         raise failed("copy a file to", path, error) from error
     return size

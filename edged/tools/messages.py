@@ -7,6 +7,7 @@ channel takes it, whatever becomes of the caller.
 from __future__ import annotations
 
 import os
+import stat
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
@@ -119,13 +120,12 @@ async def send_file(params: SendFile, ctx: Context) -> Result:
     name = _plain(params.filename or name)
     kind = kind or mimetypes.guess_type(name)[0] or "application/octet-stream"
     fd = services.workspace.open(caller, caller.session, params.path, os.O_RDONLY)
-    try:
-        size = os.fstat(fd).st_size
-    except OSError:
+    there = os.fstat(fd)
+    if stat.S_ISDIR(there.st_mode):
         os.close(fd)
-        raise
+        raise InvalidArgumentsError([Fault("path", "is a directory: pack it into a file first")])
     draft = Draft(params.caption, params.channel, params.chat_id)
-    sent = await outbox.put(caller, draft, Attachment(name, kind, size), fd)
+    sent = await outbox.put(caller, draft, Attachment(name, kind, there.st_size), fd)
     return _accepted(sent, f"{sent.file.name} ({sent.file.size} bytes)")
 
 

@@ -199,4 +199,7 @@ async def test_a_file_over_the_channel_s_bound_is_refused(desk):
     (desk.folder / "big").write_bytes(bytes(1_025))
     told = await desk.refusal("send_file", path="big")
     assert "big has 1025 bytes, over the 1024 that channel 'stream' takes" in told
+    (desk.folder / "sub").mkdir()
+    told = await desk.refusal("send_file", path="sub")
+    assert "path: is a directory: pack it into a file first" in told
     assert "no file missing" in await desk.refusal("send_file", path="missing")
