@@ -243,19 +243,23 @@ class Outbox:
         limits = self._limits
         # One user's agents leave room for everyone else's.
         share = 1 if caller.is_owner else 2
+        most = limits.size // share
+        if size > most:
+            raise TooLargeError(
+                f"a message of {size} bytes is over the {most} that may wait: `size` of "
+                "`messages` in edged.yaml"
+            )
         count, used = self._of_user.get(caller.user, (0, 0))
         if (
             self._count >= limits.count
             or self._size + size > limits.size
             or count >= max(1, limits.count // share)
-            or (used + size > limits.size // share and size <= limits.size // share)
+            or used + size > most
         ):
             raise BusyError(
                 f"{self._count} messages ({self._size >> 10} KiB) wait to be delivered: try "
                 f"again later; {self._trouble()}"
             )
-        if size > limits.size // share:
-            raise TooLargeError(f"a message of {size} bytes is more than the outbox takes")
 
     def _trouble(self) -> str:
         rows = [f"{lane.name}: {lane.problem}" for lane in self._lanes.values() if lane.problem]

@@ -117,8 +117,9 @@ class Spool:
 
     def _drop_stray(self, name: str, names: set[str]) -> None:
         stem = name.removesuffix(".data")
-        if name.endswith(".data") and f"{stem}.json" in names:
-            # Its description was set aside, or cannot be read: not ours to judge.
+        aside = os.path.join(self._directory, f"{stem}.json.broken")
+        if name.endswith(".data") and (f"{stem}.json" in names or os.path.lexists(aside)):
+            # Its description cannot be read, or was set aside: it is kept beside it.
             return
         unlink(os.path.join(self._directory, name))
 
@@ -188,7 +189,8 @@ class Spool:
         """
         try:
             make_directory(self._given_up)
-            kept = os.path.join(self._given_up, f"{order:012d}-{message.id}.json")
+            # The order begins anew where nothing waited: the oldest is known by its time.
+            kept = os.path.join(self._given_up, f"{int(now):012d}-{message.id}.json")
             write_atomic(kept, msgspec.json.encode(GivenUp(message, reason, now)))
             for name in sorted(os.listdir(self._given_up))[:-GIVEN_UP_KEPT]:
                 unlink(os.path.join(self._given_up, name))

@@ -34,7 +34,10 @@ Channel = Annotated[
 ]
 Chat = Annotated[
     str,
-    Meta(description="Chat, topic or address in the channel; by default the channel's own."),
+    Meta(
+        description="Chat, topic or address in the channel; by default the channel's own.",
+        max_length=256,
+    ),
 ]
 
 

@@ -1,6 +1,7 @@
 """The outbox: durable, in order, once, retried, reported (issue 4, part 6)."""
 
 import asyncio
+import json
 import os
 
 import pytest
@@ -280,7 +281,7 @@ async def test_number_and_bytes_are_bounded_and_one_user_leaves_room(post, door)
     with pytest.raises(BusyError, match="2 messages .* wait to be delivered"):
         await outbox.put(ADA, Draft("3"))
     bob = Caller("bob@example.org", "agent", "", "unix", "uid 1001")
-    with pytest.raises(TooLargeError, match="more than the outbox takes"):
+    with pytest.raises(TooLargeError, match="over the 5000 that may wait"):
         await outbox.put(bob, Draft("x" * 6_000))
     await outbox.put(bob, Draft("3"))
     await outbox.put(post.core.owner, Draft("4"))
@@ -359,6 +360,43 @@ async def test_broken_files_are_set_aside_and_strays_removed(post, door, capsys)
     assert texts(door) == ["hello"]
     assert names(post) == [f"000000000001-{bad}.json.broken", "notes.txt"]
     assert "was broken" in capsys.readouterr().err
+
+
+async def test_a_file_that_is_not_whole_is_set_aside_with_its_message(post, doors, tmp_path):
+    """What a failing card left: not sent, and not erased by any later start either."""
+    path = tmp_path / "a"
+    path.write_bytes(b"whole")
+    first = doors()
+    first.hold = asyncio.Event()
+    outbox = post.outbox({"door": first})
+    fd = os.open(path, os.O_RDONLY)
+    await outbox.put(ADA, Draft("see"), Attachment("a", "text/plain", 5), fd)
+    await outbox.close(0.0)
+    [data] = [name for name in names(post) if name.endswith(".data")]
+    os.truncate(f"{post.directory}/{data}", 3)
+    for _ in range(2):
+        later = doors()
+        outbox = post.outbox({"door": later})
+        await outbox.open()
+        await post.settled(outbox)
+        assert later.got == []
+        assert names(post) == [data, data.replace(".data", ".json.broken")]
+
+
+async def test_what_was_given_up_is_kept_within_a_bound(post, door):
+    """The hundred newest, for the owner to look at."""
+    outbox = post.outbox({"door": door})
+    for number in range(103):
+        post.clock.advance(60.0)
+        door.answers = [DeliveryError("no", is_final=True)]
+        await outbox.put(ADA, Draft(str(number)))
+        await post.settled(outbox)
+    kept = []
+    for name in sorted(os.listdir(f"{post.directory}/given-up")):
+        with open(f"{post.directory}/given-up/{name}") as file:
+            kept.append(json.load(file)["message"]["text"])
+    assert kept == [str(number) for number in range(3, 103)]
+    assert outbox.health()["given_up"] == 103
 
 
 async def test_messages_of_a_channel_that_is_gone_wait_for_it(post, door, capsys, doors):
