@@ -92,6 +92,11 @@ class _Lane:
         self.problem = ""
         self.next_try = 0.0
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether its task runs."""
+        return self.task is not None and not self.task.done()
+
 
 class Outbox:
     """The messages of one data directory."""
@@ -322,7 +327,7 @@ class Outbox:
             await asyncio.wait(first)
         tasks = []
         for lane in self._lanes.values():
-            if lane.task is not None:
+            if lane.task is not None and lane.is_busy:
                 tasks.append(lane.task)
                 if not lane.is_sending:
                     lane.task.cancel()
@@ -355,13 +360,9 @@ class Outbox:
     def _enqueue(self, entry: Entry, since: float) -> None:
         lane = self._lanes[entry.message.channel]
         lane.queue.append(_Waiting(entry, since))
-        if lane.task is None and not self._is_stopping:
+        # Asked of the task itself: a callback at its end comes a turn of the loop late.
+        if not lane.is_busy and not self._is_stopping:
             lane.task = self._spawn(self._deliver(lane))
-            lane.task.add_done_callback(lambda _: self._ended(lane))
-
-    def _ended(self, lane: _Lane) -> None:
-        lane.task = None
-        lane.is_sending = False
 
     async def _deliver(self, lane: _Lane) -> None:
         while lane.queue and not self._is_stopping:

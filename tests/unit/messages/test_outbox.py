@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import time
 
 import pytest
 
@@ -449,3 +450,35 @@ async def test_a_denied_chat_stores_nothing(post, door):
     with pytest.raises(DeniedError):
         await outbox.put(ADA, Draft("hello"))
     assert not os.path.exists(post.directory)
+
+
+async def test_a_message_that_comes_as_the_last_one_goes_is_not_left_behind(post, doors):
+    """Stored in the very turn of the loop in which its channel's task ends."""
+    door, other = doors(), doors()
+    outbox = post.outbox({"door": door, "other": other})
+    door.hold = asyncio.Event()
+    await outbox.put(ADA, Draft("first"))
+    async with asyncio.timeout(10):
+        await door.reached.wait()
+    # The disk is busy with a slow file; behind it come the removal of the first message,
+    # the second one, and one that says that all before it is done.
+    reading, writing = os.pipe()
+    slow = Attachment("slow", "text/plain", 0)
+    puts = [asyncio.ensure_future(outbox.put(ADA, Draft("x", "other"), slow, reading))]
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    door.hold.set()
+    while not door.got:
+        await asyncio.sleep(0)
+    puts += [asyncio.ensure_future(outbox.put(ADA, Draft("second")))]
+    puts += [asyncio.ensure_future(outbox.put(ADA, Draft("y", "other")))]
+    for _ in range(5):
+        await asyncio.sleep(0)
+    os.close(writing)
+    ended = time.monotonic() + 10.0
+    while len([name for name in names(post) if name.endswith(".json")]) < 3:
+        # The loop stands still meanwhile, as on a busy board.
+        assert time.monotonic() < ended
+    await asyncio.gather(*puts)
+    await post.settled(outbox)
+    assert texts(door) == ["first", "second"]
