@@ -192,8 +192,10 @@ def test_nothing_acknowledged_is_lost_by_kills_and_full_disks(serving, receiver,
             sender.start()
             full = chance.random() < 0.7
             ends = time.monotonic() + chance.uniform(0.1, 1.0)
-            pid = daemon._process.pid
-            while time.monotonic() < ends:
+            pid, before = daemon._process.pid, len(accepted)
+            bound = time.monotonic() + 30.0
+            while time.monotonic() < ends or len(accepted) < before + 2:
+                assert time.monotonic() < bound
                 if full:
                     # A disk that takes nothing, or a part, and then everything again.
                     room = chance.choice([0, 100, resource.RLIM_INFINITY])
