@@ -162,10 +162,6 @@ class Audit(Section, frozen=True):
         check_duration("interval", self.interval, 0, 3_600)
 
 
-Later = dict[str, Any]
-"""A section that is read by a part of edged that is not there yet."""
-
-
 class Config(Section, frozen=True):
     """`edged.yaml`, whole."""
 
@@ -179,7 +175,7 @@ class Config(Section, frozen=True):
     audit: Audit = Audit()
     stop_grace: Annotated[Duration, Meta(description="running calls may end within")] = "5s"
     board: BoardConfig = BoardConfig()
-    messages: Later = {}
+    messages: dict[str, Any] = {}
 
     def __post_init__(self) -> None:
         check_duration("stop_grace", self.stop_grace, 0, 3_600)

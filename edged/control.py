@@ -128,6 +128,7 @@ class Control:
         self.acts: list[Acts] = [Switches(self.services.store, self.registry.set_switches)]
         """What owners set at run time beside the configuration's file, part by part."""
         self._listeners = listeners
+        self._health = health
         self._sessions: dict[tuple[str, str], Session] = {}
         self._started = self.services.clock.monotonic()
 

@@ -43,6 +43,7 @@ from edged.identity import Caller
 from edged.media import Bounds, Media
 from edged.policy import Policy
 from edged.registry import FAMILIES, Registry, Session
+from edged.results import mask
 from edged.sections import Exec, Files, Mcp
 from edged.services import Services
 from edged.settings import Loaded
@@ -59,6 +60,7 @@ from edged.workspace.homes import Homes
 if TYPE_CHECKING:
     from edged.cron.service import Cron
     from edged.guard import Guard
+    from edged.messages._outbox import Outbox
     from edged.web.service import Web
 
 GC_THRESHOLD = (5_000, 20, 20)
@@ -83,11 +85,17 @@ SUBJECTS = (
     "permission",
     "exec",
     "cron",
+    "messages",
 )
 """Modules of `edged.tools` that are always there; `echo` needs its switch."""
 
 NEEDS: dict[str, Kind] = {"i2c": "i2c", "spi": "spi", "serial": "serial", "onewire": "w1"}
 """Tools that are of no use without anything of that kind."""
+
+NO_CHANNEL = (
+    "no channel is configured: write into edged.yaml "
+    "messages: {channels: {phone: {kind: ntfy, topic: …}}}, and start edged again"
+)
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -202,6 +210,7 @@ class Daemon:
         self._tools: dict[str, Tool] = {}
         self._lacking: set[str] = set()
         self._cron: Cron | None = None
+        self._outbox: Outbox | None = None
 
     async def __aenter__(self) -> Self:
         self._take_data()
@@ -272,7 +281,9 @@ class Daemon:
                 self.spawn,
             ),
             cron=self._open_cron,
+            messages=lambda: self._outbox,
         )
+        self._outbox = self._open_outbox()
         board.offsets(
             state.load(calibrations(sim=board.simulated), dict[str, dict[str, float]], {})
         )
@@ -291,7 +302,7 @@ class Daemon:
             spawn=self.spawn,
             listeners=self.addresses,
             authenticate=self._authenticate,
-            health=lambda: {} if self._cron is None else {"jobs": self._cron.health()},
+            health=self._health,
         )
         self.registry.on_change.append(self._stir_jobs)
         self.registry.on_change.append(
@@ -355,6 +366,47 @@ class Daemon:
         except StoreError as error:
             log.error(f"{error}: jobs do not run until it is mended; `edged jobs` tries again")
 
+    def _open_outbox(self) -> Outbox | None:
+        """The outbox and its channels; None where no channel is configured."""
+        section = self._loaded.section(sections.Messages)
+        if not section.channels:
+            return None
+        from edged.messages import Surroundings  # noqa: PLC0415  only where there are channels
+        from edged.messages._channels import open_channels  # noqa: PLC0415  likewise
+        from edged.messages._outbox import Limits, Outbox  # noqa: PLC0415  likewise
+
+        services = self.services
+        around = Surroundings(services.clock, services.events.publish, services.media.put)
+        try:
+            channels = open_channels(section.channels, around)
+        except ConfigError as error:
+            raise self._loaded.located(error) from None
+        return Outbox(
+            os.path.join(self.data, "outbox"),
+            channels,
+            section.default or next(iter(channels)),
+            Limits(section.count, size(section.size), seconds(section.give_up)),
+            services.clock,
+            services.events,
+            spawn=self.spawn,
+            mask=lambda text: mask(text, self._loaded.secrets),
+        )
+
+    async def _resume_messages(self, outbox: Outbox) -> None:
+        """Go on with what an earlier life left."""
+        try:
+            await outbox.open()
+        except StoreError as error:
+            log.error(f"{error}: messages wait until it is mended")
+
+    def _health(self) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        if self._cron is not None:
+            found["jobs"] = self._cron.health()
+        if self._outbox is not None:
+            found["messages"] = self._outbox.health()
+        return found
+
     def _open_history(self, board: Board) -> History | None:
         config = board.config.history
         sampled = any(s.history and s.every_s > 0 for s in board.config.sensors.values())
@@ -383,6 +435,8 @@ class Daemon:
             self._http.close()
         await self._drain()
         await self.services.shell.close()
+        if self._outbox is not None:
+            await self._outbox.close(seconds(self.config.stop_grace))
         await self.catalogue.close()
         if self._unix is not None:
             self._unix.close_peers()
@@ -455,6 +509,8 @@ class Daemon:
             self._stack.callback(hotplug.close)
         if os.path.exists(self._jobs_file):
             _ = self.spawn(self._resume_jobs())
+        if self._outbox is not None:
+            _ = self.spawn(self._resume_messages(self._outbox))
         history = self.services.history
         self.services.board.sample(history.add if history is not None else None)
 
@@ -484,9 +540,7 @@ class Daemon:
 
     def _unused(self) -> list[str]:
         """Sections of the configuration that belong to parts which are not there yet."""
-        config = self.config
-        names = ["messages"] if config.messages else []
-        names += [f"tools.{name}" for name in config.tools if name in settings.LATER]
+        names = [f"tools.{name}" for name in self.config.tools if name in settings.LATER]
         return names + ["tools.mcp.servers"] * bool(self._loaded.section(Mcp).servers)
 
     def watch(self) -> None:
@@ -511,6 +565,9 @@ class Daemon:
                 off = named or not self._loaded.is_on(tool.config_key)
                 shown = tool.out_of_sight() if one is not None and one.hidden else tool
                 self._tools[tool.name] = shown.switched_off() if off else shown
+        if self._outbox is None:
+            for name in ("message", "send_file"):
+                self._tools[name] = self._tools[name].blocked("requires_config", NO_CHANNEL)
         for tool in self._tools.values():
             self.registry.register(tool)
         self._look_at_hardware()

@@ -186,11 +186,40 @@ def check_proxy(url: str) -> None:
         raise ValueError(f"must begin with {', '.join(PROXIES)}")
 
 
+_CHANNEL_NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
+
+
+class Messages(Section, frozen=True):
+    """`messages`: the outbox and the channels that it serves."""
+
+    default: Annotated[str, Meta(description="channel of messages that name none")] = ""
+    channels: Annotated[
+        dict[str, dict[str, Any]], Meta(description="by name: kind, and the kind's own settings")
+    ] = {}
+    give_up: Annotated[Duration, Meta(description="a message is tried for so long")] = "24h"
+    count: Annotated[int, Meta(ge=1, le=10_000, description="messages that may wait")] = 1_000
+    size: Annotated[Size, Meta(description="bytes on disk of all that wait")] = "64M"
+
+    def __post_init__(self) -> None:
+        check_duration("give_up", self.give_up, 1, 30 * 86_400)
+        check_size("size", self.size, 64 << 10, 16 << 30)
+        for name in self.channels:
+            if _CHANNEL_NAME.fullmatch(name) is None:
+                raise ValueError(f"channels.{name}: a name has a-z, 0-9, - and _, from a letter")
+        if self.default and self.default not in self.channels:
+            known = ", ".join(self.channels) or "none"
+            raise ValueError(f"default: {self.default!r} is not one of the channels: {known}")
+        if len(self.channels) > 1 and not self.default:
+            names = ", ".join(self.channels)
+            raise ValueError(f"channels: there are several: write default: one of {names}")
+
+
 SECTIONS: dict[tuple[str, ...], type[Section]] = {
     ("tools", "exec"): Exec,
     ("tools", "files"): Files,
     ("tools", "cron"): Cron,
     ("tools", "mcp"): Mcp,
     ("tools", "web"): Web,
+    ("messages",): Messages,
 }
 """By their place in the configuration."""

@@ -46,6 +46,6 @@ class Services(msgspec.Struct, frozen=True):
     web: Any = None
     """`web()`: search and fetch (`edged.web.service.Web`), made when first asked for."""
     messages: Any = None
-    """The outbox."""
+    """`messages()`: the outbox (`edged.messages._outbox.Outbox`); None without channels."""
     skills: Any = None
     """Skills and their registries."""

@@ -15,7 +15,7 @@ from edged.cli.parser import Parser, add_json
 from edged.cli.reset import stored
 from edged.errors import ConfigError
 from edged.results import MASK, mask
-from edged.sections import SECTIONS
+from edged.sections import SECTIONS, Messages
 from edged.settings import Loaded
 from edged.store import Store
 from edged.yamlio import dotted
@@ -74,6 +74,7 @@ def run(args: Any) -> int:
     loaded = settings.load(args.config or paths.config_file(), explicit=explicit)
     _check_addresses(loaded)
     check_board(loaded)
+    _check_channels(loaded)
     values = list(explained(loaded, Store(os.path.join(data, "state"))))
     if args.json:
         show.json(_listed(values) if args.explain else tree(values))
@@ -83,6 +84,18 @@ def run(args: Any) -> int:
     for line in rendered(values, explain=args.explain):
         show.out(line)
     return 0
+
+
+def _check_channels(loaded: Loaded) -> None:
+    """Refuse channels of messages that the daemon would refuse."""
+    section = loaded.section(Messages)
+    if section.channels:
+        from edged.messages._channels import configured
+
+        try:
+            list(configured(section.channels))
+        except ConfigError as error:
+            raise loaded.located(error) from None
 
 
 def _check_addresses(loaded: Loaded) -> None:
@@ -151,7 +164,10 @@ def explained(loaded: Loaded, store: Store) -> Iterator[Value]:
             before = f"; {origin} says {_text(one)}" if named else ""
             one, file = acts[".".join(path)]  # noqa: PLW2901
             origin = f"owner's act in {file}{before}"
-        if path[-1] in ("api_key", "api_keys") and one:
+        is_secret = path[-1] in ("api_key", "api_keys") or (
+            path[0] == "messages" and path[-1] in ("token", "password", "secret")
+        )
+        if is_secret and one:
             one = MASK  # noqa: PLW2901  also where it is no !secret
         yield Value(path, _masked(one, loaded.secrets), origin)
 

@@ -11,6 +11,7 @@ import json
 import os
 import resource
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -286,6 +287,43 @@ def test_files_and_grants_on_a_full_disk_are_whole_or_refused(place, until):
     denied = {row["path"] for row in place.ask("edged/grant")["denied"]}
     assert denied == set(answers)
     assert "Traceback" not in place.stderr()
+
+
+def test_messages_are_accepted_as_long_as_they_fit(place, until):
+    """Issue 4, Shows: nothing acknowledged is lost; what waits goes out on a full disk too."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        # Its connections are not answered: what is accepted stays.
+        hook = f"{{kind: webhook, url: 'http://127.0.0.1:{port}/'}}"
+        with open(f"{place.folder}/edged.yaml", "a") as file:
+            file.write(f"messages: {{channels: {{hook: {hook}}}}}\n")
+        os.mkdir(place.data)
+        room = ["--size", str(256 << 10), "--perms", "0755", "--tmpfs", place.data]
+        caps = ["--cap-add", "ALL"] if os.geteuid() == 0 else []
+        place.start(
+            until, "bwrap", "--die-with-parent", *caps, "--dev-bind", "/", "/", *room, "--"
+        )
+        place.ask("edged/tools/state")
+        accepted = []
+        while not (result := place.call("message", text="x" * 3_000)).is_error:
+            accepted.append(result.structured["id"])
+            assert len(accepted) < 256
+        assert "No space left on device: free some space" in result.for_llm
+        assert len(accepted) > 10
+        assert place.ask("edged/status")["messages"]["waiting"] == len(accepted)
+        ids = []
+        while len(ids) < len(accepted):
+            link, _ = server.accept()
+            with link, link.makefile("rb") as lines:
+                head = iter(lines.readline, b"\r\n")
+                fields = dict(line.decode().rstrip().split(": ", 1) for line in list(head)[1:])
+                lines.read(int(fields["Content-Length"]))
+                link.sendall(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n")
+            ids.append(fields["Idempotency-Key"])
+        assert ids == accepted
+        until("it is empty", lambda: place.ask("edged/status")["messages"]["waiting"] == 0)
+        assert not place.call("message", text="there is room").is_error
+        assert "Traceback" not in place.stderr()
 
 
 # A disk that cannot be written -----------------------------------------------------------

@@ -15,6 +15,7 @@ from edged import plugins, sections, settings
 from edged.board import Board
 from edged.bus.sim import SimBuses, SimI2c
 from edged.drivers import bme280
+from edged.messages._channels import configured
 from edged.sections import Exec
 from edged.testing import FakeClock
 
@@ -136,6 +137,21 @@ def test_web_section_of_the_readme_is_a_configuration(tmp_path):
     assert web.brave.api_keys == ["one", "two"]
     told = README[README.index("## The web") : README.index("## The board")]
     assert set(plugins.names("edged.web.providers")) <= set(re.findall(r"[a-z_]+", told))
+
+
+def test_messages_section_of_the_readme_is_a_configuration(tmp_path):
+    text = re.search(r"```yaml\n(messages:.*?)```", README, re.DOTALL)[1]
+    names = re.findall(r"!secret (\w+)", text)
+    words = dict.fromkeys(names, "https://example.org/x") | {"bot": "'1:abc'"}
+    (tmp_path / "secrets.yaml").write_text("".join(f"{n}: {w}\n" for n, w in words.items()))
+    (tmp_path / "secrets.yaml").chmod(0o600)
+    section = settings.parse(text, str(tmp_path / "edged.yaml")).section(sections.Messages)
+    kinds = [kind.__name__.rpartition(".")[2] for _, kind, _ in configured(section.channels)]
+    assert set(kinds) == set(plugins.names("edged.messages"))
+    told = README[README.index("## Messages") : README.index("## The board")]
+    assert re.findall(r"^\| ([a-z]+) \|", told, re.MULTILINE)[1:] == [
+        "webhook", "ntfy", "telegram", "email", "mqtt", "events",
+    ]  # fmt: skip
 
 
 def test_every_driver_and_hardware_tool_is_named_in_the_readme():
