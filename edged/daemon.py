@@ -29,7 +29,7 @@ from edged.bus.faults import remedy
 from edged.bus.hotplug import Hotplug
 from edged.bus.kernel import KernelBuses
 from edged.bus.settings import BoardConfig
-from edged.catalogue import Catalogue
+from edged.catalogue import Catalogue, seed_directory
 from edged.clock import Clock, SystemClock
 from edged.config import Config, MediaSettings, seconds, size
 from edged.control import Control, Description
@@ -57,6 +57,7 @@ from edged.workspace.homes import Homes
 
 if TYPE_CHECKING:
     from edged.guard import Guard
+    from edged.skills.service import Skills
     from edged.web.service import Web
 
 GC_THRESHOLD = (5_000, 20, 20)
@@ -80,6 +81,7 @@ SUBJECTS = (
     "files",
     "permission",
     "exec",
+    "skills",
 )
 """Modules of `edged.tools` that are always there; `echo` needs its switch."""
 
@@ -267,6 +269,7 @@ class Daemon:
                 lambda: self.catalogue.runner,
                 self.spawn,
             ),
+            skills=cache(self._skills),
         )
         board.offsets(
             state.load(calibrations(sim=board.simulated), dict[str, dict[str, float]], {})
@@ -306,6 +309,19 @@ class Daemon:
         file = os.path.abspath(self._loaded.file) if self._loaded.file else ""
         beside = os.path.join(os.path.dirname(file), "secrets.yaml") if file else ""
         return tuple(filter(None, (self.data, file, beside, credentials)))
+    def _skills(self) -> Skills:
+        from edged.sandbox.account import tool_account  # noqa: PLC0415  likewise
+        from edged.skills.service import Skills  # noqa: PLC0415  only when one is asked for
+
+        services = self.services
+        return Skills(
+            self.data,
+            self._loaded.section(sections.Skills),
+            clock=services.clock,
+            account=tool_account,
+            seed=os.path.join(os.path.dirname(seed_directory()), "skills"),
+            changed=lambda user, facts: services.events.publish("skills.changed", user, facts),
+        )
 
     def _open_history(self, board: Board) -> History | None:
         config = board.config.history
