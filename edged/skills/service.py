@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import posixpath
 import random
 import tempfile
 from collections.abc import Awaitable, Callable
@@ -511,7 +512,10 @@ class Skills:
             NotFoundError: no such skill, or no such text in it.
         """
         shelf, entry = await self._one(caller, name)
-        found = await asyncio.to_thread(read_inside, entry.path, file.lstrip("/"), FILE_SHOWN)
+        inner = posixpath.normpath(file.removeprefix(f"{self._row(shelf, entry).path}/"))
+        if inner.startswith(("/", "..")):
+            raise NotFoundError(f"{name}: {names.line(file, 200)} leads out of the skill")
+        found = await asyncio.to_thread(read_inside, entry.path, inner, FILE_SHOWN)
         if isinstance(found, Problem):
             raise NotFoundError(f"{name}: {names.line(file, 200)}: {found.reason}")
         try:

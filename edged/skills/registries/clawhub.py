@@ -27,9 +27,8 @@ from edged.skills.stage import Stage
 
 BASE = "https://clawhub.ai"
 
-_REFERENCE = re.compile(
-    r"@?(?:([\w.-]{1,100})/)?([A-Za-z0-9](?:[A-Za-z0-9._-]{0,94}[A-Za-z0-9])?)"
-)
+_SLUG = r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,94}[A-Za-z0-9])?"
+_REFERENCE = re.compile(rf"@?(?:([A-Za-z0-9_][\w.-]{{0,99}})/)?({_SLUG})", re.ASCII)
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _REPOSITORY = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,38}/[A-Za-z0-9._-]{1,100}")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -134,7 +133,7 @@ class Registry:
         hits = []
         for one in decoded(self.name, reply, _Results).results:
             # A display name is no slug: what has none cannot be installed.
-            if not one.slug or not _REFERENCE.fullmatch(one.slug):
+            if not one.slug or not re.fullmatch(_SLUG, one.slug):
                 continue
             kind = (one.install or {}).get("kind", "")
             elsewhere = kind not in ("", "clawhub", "archive", "github") and isinstance(kind, str)

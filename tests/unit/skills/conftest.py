@@ -1,5 +1,6 @@
 """A registry of each kind on a local server, and archives made on the spot."""
 
+import asyncio
 import hashlib
 import io
 import json
@@ -16,7 +17,9 @@ from edged.sections import Skills as Section
 from edged.skills.service import Skills
 from edged.testing.clock import FakeClock
 
-SKILL = "---\nname: {name}\ndescription: {about}\n---\n# {name}\n\nRun {{baseDir}}/scripts/go.sh.\n"
+SKILL = (
+    "---\nname: {name}\ndescription: {about}\n---\n# {name}\n\nRun {{baseDir}}/scripts/go.sh.\n"
+)
 OWNER = Caller("local", "owner", "", "unix", "uid 0")
 AGENT = Caller("ada@example.org", "agent", "", "unix", "uid 1000")
 
@@ -70,6 +73,8 @@ class Site:
     def __init__(self):
         self.answers, self.requests = {}, []
         self.url = ""
+        self.held, self.reached, self.go = "", asyncio.Event(), asyncio.Event()
+        """A path that is not answered before `go`."""
 
     def set(self, path, body, status=200, **headers):
         if not isinstance(body, bytes):
@@ -86,6 +91,9 @@ class Site:
 
     async def handle(self, request):
         self.requests.append(request)
+        if request.path == self.held:
+            self.reached.set()
+            await self.go.wait()
         found = self.answers.get(request.path)
         if found is None:
             return web.Response(status=404, text="no such thing here")
@@ -130,7 +138,9 @@ class Site:
         )
         meta = json.dumps({"ownerId": "u1", "slug": slug, "version": version}).encode()
         self.set(
-            "/api/v1/download", zipped({**files, "_meta.json": meta}), Content_Type="application/zip"
+            "/api/v1/download",
+            zipped({**files, "_meta.json": meta}),
+            Content_Type="application/zip",
         )
 
     def github(self, repository="acme/kit", commit="a" * 40, folders=None, extra=()):
@@ -209,5 +219,3 @@ def hub(site, make):
 def root(tmp_path):
     """The directory of the owner's skills."""
     return tmp_path / "data" / "local" / "skills"
-
-

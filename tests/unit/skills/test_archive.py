@@ -72,7 +72,6 @@ BAD_NAMES = [
     "SCRIPTS/go.sh",
     "Scripts/other.sh",
     "SKILL.md/inside",
-
 ]
 
 
@@ -191,7 +190,9 @@ def test_name_in_no_known_encoding_is_refused(stage):
 
 def test_zero_byte_in_a_name_is_refused(stage):
     """The library cuts such a name, and two readers see two files."""
-    data = zipped({"SKILL.md": skill_md(), "safe.txtXevil": b"x"}).replace(b"txtXevil", b"txt\0evil")
+    data = zipped({"SKILL.md": skill_md(), "safe.txtXevil": b"x"}).replace(
+        b"txtXevil", b"txt\0evil"
+    )
     with pytest.raises(RemoteProtocolError, match="zero byte"):
         unpack(data, stage)
 
@@ -248,13 +249,22 @@ def test_every_cut_of_an_archive_is_an_error(tmp_path, kind):
 
 
 def test_archive_without_a_skill_is_refused(stage):
-    for files in ({"README.md": b"x"}, {"a/b/SKILL.md": skill_md()}, {"a/SKILL.md": b"", "b": b""}):
+    for files in (
+        {"README.md": b"x"},
+        {"a/b/SKILL.md": skill_md()},
+        {"a/SKILL.md": b"", "b": b""},
+    ):
         with pytest.raises(RemoteProtocolError, match="no SKILL.md at its top"):
             unpack(zipped(files), stage)
 
 
 def test_lock_of_another_daemon_and_clutter_are_left_out(stage):
-    files = {**files_of(), ".skill-lock.json": b"{}", ".git/config": b"x", "__MACOSX/SKILL.md": b""}
+    files = {
+        **files_of(),
+        ".skill-lock.json": b"{}",
+        ".git/config": b"x",
+        "__MACOSX/SKILL.md": b"",
+    }
     unpack(zipped(files), stage)
     assert set(stage.files) == set(files_of())
 

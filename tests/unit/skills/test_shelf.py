@@ -249,11 +249,12 @@ def test_change_of_a_skill_is_seen_at_the_next_look(shelf, tmp_path):
     assert shelf.find("pdf-tools").facts.description == "Another thing."
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
 def test_files_of_a_user_belong_to_the_tools_account(tmp_path):
+    """Contract, section 10; a daemon of a plain user gives nothing away."""
     shelf = Shelf(str(tmp_path / "skills"), Account(65534, 65534, "nobody"))
     shelf.prepare()
     put(shelf, files_of())
+    owner = 65534 if os.geteuid() == 0 else os.geteuid()
     for folder, folders, files in os.walk(tmp_path / "skills"):
         for one in ("", *folders, *files):
-            assert os.stat(os.path.join(folder, one)).st_uid == 65534
+            assert os.stat(os.path.join(folder, one)).st_uid == owner
