@@ -317,6 +317,7 @@ class Daemon:
         return Skills(
             self.data,
             self._loaded.section(sections.Skills),
+            web=self._loaded.section(sections.Web),
             clock=services.clock,
             account=tool_account,
             seed=os.path.join(os.path.dirname(seed_directory()), "skills"),

@@ -1,8 +1,9 @@
 """Talks HTTP to registries: bounded, patient with those that are busy. Loop thread only.
 
 Laws: an answer's size, the time of it and the number of hops are bounded; what begins
-with https stays so; a token goes to the host that it is for and to no other; a rate
-limit is waited for as its server asks, or told as such.
+with https stays so; a token goes to the host that it is for and to no other; where a
+registry leads to, no address is dialled that the web tools may not dial; a rate limit is
+waited for as its server asks, or told as such.
 
 Source: RFC 9110, sections 10.2.3 (Retry-After) and 15.4 (redirects); the documents of
 ClawHub and of GitHub on rate limits.
@@ -18,25 +19,22 @@ from typing import Any, NamedTuple, Self, TypeVar
 from urllib.parse import urljoin, urlsplit
 
 import msgspec
-from aiohttp import (
-    ClientError,
-    ClientResponse,
-    ClientSession,
-    ClientTimeout,
-    DummyCookieJar,
-    TCPConnector,
-)
+from aiohttp import ClientError, ClientResponse, ClientSession
+from yarl import URL
 
-from edged import __version__
 from edged.clock import Clock
 from edged.errors import (
     CallTimeoutError,
+    DeniedError,
+    EdgedError,
     RateLimitedError,
     RemoteProtocolError,
     StoreError,
 )
 from edged.skills import names
 from edged.store import failed
+from edged.web import dial
+from edged.web.guard import Guard, is_near
 
 T = TypeVar("T")
 
@@ -47,7 +45,6 @@ ERROR_MAX = 300
 
 ANSWER_S = 30.0
 DOWNLOAD_S = 240.0
-CONNECT_S = 15.0
 TRIES = 3
 WAIT_MAX_S = 20.0
 """A registry that wants a longer wait is not waited for."""
@@ -80,10 +77,17 @@ class Reply(msgspec.Struct, frozen=True):
         return self.headers.get("Content-Type", "").partition(";")[0].strip().endswith("json")
 
 
+class Server(NamedTuple):
+    """A registry as it is talked to: its name, for messages, and the owner's address of it."""
+
+    name: str
+    base: str
+
+
 class _Ask(NamedTuple):
     """One request, however often it is tried."""
 
-    registry: str
+    server: Server
     url: str
     params: Mapping[str, str]
     headers: Mapping[str, str]
@@ -105,6 +109,8 @@ class Client:
 
     Args:
         clock: tells the date that some servers count by.
+        guard: what may be dialled beside the registries themselves.
+        proxy: of the web tools, or empty.
         sleep: how to wait.
         jitter: from 0 to 1, so that boards do not come back all at once.
     """
@@ -113,29 +119,48 @@ class Client:
         self,
         clock: Clock,
         *,
+        guard: Guard | None = None,
+        proxy: str = "",
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         jitter: Callable[[], float] = random.random,
     ) -> None:
         self._clock = clock
+        self._guard = guard or Guard()
+        self._proxy = proxy
         self._sleep = sleep
         self._jitter = jitter
-        self._session: ClientSession
+        self._sessions: dict[tuple[bool, str], ClientSession] = {}
 
     async def __aenter__(self) -> Self:
-        self._session = ClientSession(
-            connector=TCPConnector(limit=4),
-            auto_decompress=False,
-            cookie_jar=DummyCookieJar(),
-            headers={"User-Agent": f"edged/{__version__}", "Accept-Encoding": "identity"},
-        )
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._session.close()
+        for session in self._sessions.values():
+            await session.close()
+
+    def _session(self, server: Server, url: str) -> ClientSession:
+        """Connections to where a URL is.
+
+        Raises:
+            DeniedError: a registry leads to an address that is not reached.
+            ConfigError: the proxy needs a library that is not there.
+        """
+        host = URL(url).raw_host or ""
+        own = host == URL(server.base).raw_host
+        proxy = "" if own and is_near(host) else self._proxy
+        if not own:
+            self._guard.check_literal(host)
+        if (own, proxy) not in self._sessions:
+            self._sessions[own, proxy] = (
+                dial.trusted(proxy, DOWNLOAD_S)
+                if own
+                else dial.guarded(self._guard, proxy, DOWNLOAD_S)
+            )
+        return self._sessions[own, proxy]
 
     async def get(
         self,
-        registry: str,
+        server: Server,
         url: str,
         *,
         params: Mapping[str, str] | None = None,
@@ -145,7 +170,7 @@ class Client:
         """Ask for something small; an HTTP error is an answer, but for those that are busy.
 
         Args:
-            registry: its name, for messages.
+            server: the registry.
             url: http or https.
             params: of the query.
             headers: of the request; `Authorization` goes to that host alone.
@@ -162,13 +187,13 @@ class Client:
             body.clear()
             return body.extend
 
-        ask = _Ask(registry, url, params or {}, headers or {}, begin, limit, ANSWER_S)
+        ask = _Ask(server, url, params or {}, headers or {}, begin, limit, ANSWER_S)
         reply = await self._patiently(ask)
         return reply if reply.status >= 400 else Reply(reply.status, reply.headers, bytes(body))
 
     async def download(
         self,
-        registry: str,
+        server: Server,
         url: str,
         begin: Callable[[], Sink],
         *,
@@ -179,7 +204,7 @@ class Client:
         """Ask for something large; as `get`.
 
         Args:
-            registry: likewise.
+            server: likewise.
             url: likewise.
             begin: called before each try; what it returns takes the pieces, off the loop.
             params: likewise.
@@ -189,11 +214,11 @@ class Client:
         Raises:
             StoreError: the disk does not take it; else as `get`.
         """
-        ask = _Ask(registry, url, params or {}, headers or {}, begin, limit, DOWNLOAD_S)
+        ask = _Ask(server, url, params or {}, headers or {}, begin, limit, DOWNLOAD_S)
         return await self._patiently(ask)
 
     async def _patiently(self, ask: _Ask) -> Reply:
-        registry = ask.registry
+        registry = ask.server.name
         for tried in range(TRIES):
             try:
                 return await self._once(ask, ask.begin())
@@ -211,29 +236,29 @@ class Client:
         raise AssertionError  # the last try returns or raises
 
     async def _once(self, ask: _Ask, sink: Sink) -> Reply:
-        registry, url, params = ask.registry, ask.url, dict(ask.params)
-        host, given = urlsplit(url).netloc, dict(ask.headers)
+        registry, url, params = ask.server.name, ask.url, dict(ask.params)
+        host, given = urlsplit(url).netloc, {**ask.headers, "Accept-Encoding": "identity"}
         try:
             async with asyncio.timeout(ask.total_s):
                 for _ in range(HOPS_MAX + 1):
                     if urlsplit(url).netloc != host:
                         given.pop("Authorization", None)
-                    async with self._session.get(
-                        url,
-                        params=params,
-                        headers=given,
-                        allow_redirects=False,
-                        timeout=ClientTimeout(sock_connect=CONNECT_S, sock_read=ANSWER_S),
+                    async with self._session(ask.server, url).get(
+                        url, params=params, headers=given, allow_redirects=False
                     ) as response:
                         if response.status not in _MOVED:
                             return await self._read(ask, response, sink)
                         url, params = _next(registry, url, response), {}
-        except StoreError:
+        except (StoreError, DeniedError):
             raise
         except TimeoutError:
             reason = f"{registry}: no whole answer within {ask.total_s:g} s"
             raise CallTimeoutError(reason) from None
         except (ClientError, OSError) as error:
+            inner = getattr(error, "os_error", None)
+            if isinstance(inner, EdgedError):
+                # The guard's own words.
+                raise inner from None
             reason = names.line(str(error), ERROR_MAX) or type(error).__name__
             raise _BusyError(f"cannot be reached: {reason}", None, limited=False) from None
         raise RemoteProtocolError(f"{registry}: more than {HOPS_MAX} redirects")
@@ -242,7 +267,7 @@ class Client:
         headers, status = response.headers, response.status
         coding = headers.get("Content-Encoding", "identity").lower()
         if coding not in ("identity", ""):
-            raise RemoteProtocolError(f"{ask.registry}: packs its answers unasked")
+            raise RemoteProtocolError(f"{ask.server.name}: packs its answers unasked")
         if status >= 400:
             reply = Reply(status, headers, await response.content.read(ERROR_MAX * 8))
             limited = _is_limited(reply)
@@ -256,7 +281,7 @@ class Client:
             size += len(piece)
             if size > ask.limit:
                 limit = ask.limit >> 20
-                raise RemoteProtocolError(f"{ask.registry}: an answer is over {limit} MiB")
+                raise RemoteProtocolError(f"{ask.server.name}: an answer is over {limit} MiB")
             batch += piece
             if len(batch) >= _BATCH:
                 await asyncio.to_thread(_store, sink, bytes(batch))

@@ -33,6 +33,7 @@ from edged.identity import Caller
 from edged.sandbox.account import Account
 from edged.sections import SkillRegistry
 from edged.sections import Skills as Section
+from edged.sections import Web as WebSection
 from edged.skills import names
 from edged.skills.registries import Fetched, Hit, Registry, Release
 from edged.skills.registries.directory import Registry as Directory
@@ -122,6 +123,7 @@ class Skills:
     Args:
         data: the data directory.
         section: of the configuration.
+        web: that of the web tools: its proxy, and what may be dialled.
         clock: for what is kept, and for locks.
         account: whom users' files belong to, where the daemon is root.
         seed: directory of skills that came with the daemon; need not be there.
@@ -135,6 +137,7 @@ class Skills:
         data: str,
         section: Section,
         *,
+        web: WebSection | None = None,
         clock: Clock,
         account: Callable[[], Account],
         seed: str = "",
@@ -144,6 +147,7 @@ class Skills:
     ) -> None:
         self._data = data
         self._section = section
+        self._web = web or WebSection()
         self._clock = clock
         self._account = account
         self._seed = seed
@@ -204,8 +208,15 @@ class Skills:
 
     def _client(self) -> Client:
         from edged.skills.client import Client  # noqa: PLC0415  aiohttp, only to ask a registry
+        from edged.web.guard import Guard, parse_allowed  # noqa: PLC0415  likewise
 
-        return Client(self._clock, sleep=self._sleep, jitter=self._jitter)
+        return Client(
+            self._clock,
+            guard=Guard(parse_allowed(self._web.private_host_whitelist)),
+            proxy=self._web.proxy,
+            sleep=self._sleep,
+            jitter=self._jitter,
+        )
 
     def _all(self) -> dict[str, Registry]:
         if self._registries is None:

@@ -20,7 +20,7 @@ from edged.errors import (
 )
 from edged.sections import SkillRegistry
 from edged.skills import archive, names
-from edged.skills.client import Client, Reply, decoded, query, unexpected
+from edged.skills.client import Client, Reply, Server, decoded, query, unexpected
 from edged.skills.registries import DESCRIPTION_MAX, Fetched, Hit, Release, rewind
 from edged.skills.registries.github import tarball
 from edged.skills.stage import Stage
@@ -110,6 +110,7 @@ class Registry:
     ) -> None:
         self.name = name
         self._base = (settings.url or BASE).rstrip("/")
+        self._server = Server(name, self._base)
         self._headers = {"Authorization": f"Bearer {settings.token}"} if settings.token else {}
         self._github = next(
             (one for key, one in others.items() if one.kind_of(key) == "github"), None
@@ -193,7 +194,7 @@ class Registry:
             return spool.write
 
         reply = await client.download(
-            self.name,
+            self._server,
             f"{self._base}/api/v1/download",
             begin,
             params=query(slug=slug, ownerHandle=owner, version=release.version),
@@ -212,7 +213,7 @@ class Registry:
 
     async def _get(self, client: Client, path: str, **values: object) -> Reply:
         url = f"{self._base}/api/v1/{path}"
-        return await client.get(self.name, url, params=query(**values), headers=self._headers)
+        return await client.get(self._server, url, params=query(**values), headers=self._headers)
 
     def _parts(self, reference: str) -> tuple[str, str]:
         match = _REFERENCE.fullmatch(reference)

@@ -20,7 +20,7 @@ from edged.errors import (
 )
 from edged.sections import SkillRegistry
 from edged.skills import archive, names
-from edged.skills.client import Client, Reply, decoded, query, unexpected
+from edged.skills.client import Client, Reply, Server, decoded, query, unexpected
 from edged.skills.registries import DESCRIPTION_MAX, Fetched, Hit, Release, matches, rewind
 
 API = "https://api.github.com"
@@ -64,6 +64,7 @@ class Registry:
         self.name = name
         self._settings = settings
         self._base = _base(settings)
+        self._server = Server(name, self._base)
         self._headers = _headers(settings)
 
     def owns(self, reference: str) -> str:
@@ -108,7 +109,7 @@ class Registry:
 
     async def _search_code(self, client: Client, words: str, limit: int) -> list[Hit]:
         reply = await client.get(
-            self.name,
+            self._server,
             f"{self._base}/search/code",
             params=query(q=f"{words} filename:SKILL.md", per_page=limit),
             headers=self._headers,
@@ -131,7 +132,7 @@ class Registry:
         repository, folder, ref = self._parts(reference)
         ref = version or ref or "HEAD"
         reply = await client.get(
-            self.name,
+            self._server,
             f"{self._base}/repos/{repository}/commits/{quote(ref, safe='')}",
             headers={**self._headers, "Accept": "application/vnd.github.sha"},
             limit=1 << 16,
@@ -164,7 +165,7 @@ class Registry:
 
     async def _tree(self, client: Client, repository: str, ref: str) -> _Tree:
         reply = await client.get(
-            self.name,
+            self._server,
             f"{self._base}/repos/{repository}/git/trees/{ref}",
             params={"recursive": "1"},
             headers=self._headers,
@@ -223,7 +224,9 @@ async def tarball(
         return spool.write
 
     url = f"{_base(settings)}/repos/{repository}/tarball/{commit}"
-    reply: Reply = await client.download(registry, url, begin, headers=_headers(settings))
+    reply: Reply = await client.download(
+        Server(registry, _base(settings)), url, begin, headers=_headers(settings)
+    )
     if reply.status == 404:
         raise NotFoundError(f"{registry}: {repository} has no commit {commit[:12]} any more")
     if reply.status != 200:

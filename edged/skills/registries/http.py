@@ -14,7 +14,7 @@ import msgspec
 from edged.errors import NotFoundError, RemoteProtocolError
 from edged.sections import SkillRegistry
 from edged.skills import archive, names
-from edged.skills.client import Client, Reply, decoded, unexpected
+from edged.skills.client import Client, Reply, Server, decoded, unexpected
 from edged.skills.registries import DESCRIPTION_MAX, Fetched, Hit, Release, matches, rewind
 from edged.skills.stage import Stage
 
@@ -43,6 +43,7 @@ class Registry:
         self.name = name
         url = settings.url
         self._index = url if url.endswith(".json") else url.rstrip("/") + WELL_KNOWN
+        self._server = Server(name, self._index)
         self._headers = {"Authorization": f"Bearer {settings.token}"} if settings.token else {}
 
     def owns(self, _reference: str) -> str:
@@ -101,7 +102,7 @@ class Registry:
 
         same = urlsplit(release.url).netloc == urlsplit(self._index).netloc
         headers = self._headers if same else {}
-        reply: Reply = await client.download(self.name, release.url, begin, headers=headers)
+        reply: Reply = await client.download(self._server, release.url, begin, headers=headers)
         if reply.status != 200:
             raise unexpected(self.name, reply, f"does not give {release.name}")
         if release.digest and digest.hexdigest() != release.digest:
@@ -113,7 +114,7 @@ class Registry:
         return lambda stage: archive.unpack(spool, _kind(spool), stage)
 
     async def _rows(self, client: Client) -> list[_Row]:
-        reply = await client.get(self.name, self._index, headers=self._headers)
+        reply = await client.get(self._server, self._index, headers=self._headers)
         if reply.status != 200:
             raise unexpected(self.name, reply, f"has no index at {self._index}")
         return decoded(self.name, reply, _Index).skills

@@ -35,7 +35,7 @@ def written(stage):
 @pytest.mark.parametrize("top", ["", "pdf-tools"])
 @pytest.mark.parametrize("kind", ["zip", "tar"])
 def test_whole_folder_is_unpacked_with_or_without_a_wrapper(stage, kind, top):
-    """picoclaw #1245: templates were left out; section 5, 43: a wrapper folder."""
+    """Picoclaw #1245: templates were left out; section 5, 43: a wrapper folder."""
     files = files_of()
     wrapped = {f"{top}/{name}" if top else name: data for name, data in files.items()}
     unpack(zipped(wrapped) if kind == "zip" else tarred(wrapped), stage, kind)

@@ -138,7 +138,7 @@ async def test_moderation_in_trouble_is_not_passed_over(hub, site):
 
 
 async def test_rate_limit_is_waited_for_and_told(hub, site, waits, root):
-    """picoclaw #2135: a 429 on install was an error without a reason."""
+    """Picoclaw #2135: a 429 on install was an error without a reason."""
     site.clawhub()
     download = site.answers["/api/v1/download"][0]
     site.set("/api/v1/download", b"Rate limit exceeded", 429, Retry_After="3")
@@ -262,7 +262,7 @@ def github(site, make):
     ],
 )
 async def test_folder_of_a_repository_is_installed_whole(github, site, root, reference):
-    """picoclaw #1245: only some folders were, without their templates."""
+    """Picoclaw #1245: only some folders were, without their templates."""
     site.github()
     done = await github.install(OWNER, reference)
     assert there(root) == files_of()

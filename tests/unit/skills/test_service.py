@@ -24,7 +24,7 @@ def lay(root, name, about="By hand.", body=None):
 
 
 async def test_only_the_two_roots_are_looked_into(make, tmp_path, monkeypatch):
-    """picoclaw #3075: a folder in the current directory was trusted."""
+    """Picoclaw #3075: a folder in the current directory was trusted."""
     for place in (".", ".agents", ".claude", "data/local/workspace", "data/local/home"):
         lay(tmp_path / place / "skills", "evil")
     monkeypatch.chdir(tmp_path)

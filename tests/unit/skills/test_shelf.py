@@ -60,7 +60,7 @@ def test_file_system_that_cannot_exchange_is_served_too(tmp_path):
     assert state(tmp_path / "skills" / ".replaced" / "pdf-tools") == "1"
 
 
-class Stopped(Exception):
+class StoppedError(Exception):
     pass
 
 
@@ -80,14 +80,14 @@ def test_stop_at_every_step_leaves_old_or_new_whole(tmp_path, can_exchange):
         def step(name):
             seen.append(name)
             if len(seen) - 1 == number:
-                raise Stopped(name)
+                raise StoppedError(name)
 
         options = {} if can_exchange else {"exchange": lambda a, b: False}
         second = Shelf(path, step=step, **options)
         second.drop = lambda stage: None  # a killed process cleans nothing up
         try:
             put(second, files_of(version="3"), "3")
-        except Stopped:
+        except StoppedError:
             pass
         healed = Shelf(path)
         healed.prepare()
