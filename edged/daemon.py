@@ -29,7 +29,7 @@ from edged.bus.faults import remedy
 from edged.bus.hotplug import Hotplug
 from edged.bus.kernel import KernelBuses
 from edged.bus.settings import BoardConfig
-from edged.catalogue import Catalogue
+from edged.catalogue import Catalogue, seed_directory
 from edged.clock import Clock, SystemClock
 from edged.config import Config, MediaSettings, seconds, size
 from edged.control import Control, Description
@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from edged.cron.service import Cron
     from edged.guard import Guard
     from edged.messages._outbox import Outbox
+    from edged.skills.service import Skills
     from edged.web.service import Web
 
 GC_THRESHOLD = (5_000, 20, 20)
@@ -86,6 +87,7 @@ SUBJECTS = (
     "exec",
     "cron",
     "messages",
+    "skills",
 )
 """Modules of `edged.tools` that are always there; `echo` needs its switch."""
 
@@ -282,6 +284,7 @@ class Daemon:
             ),
             cron=self._open_cron,
             messages=lambda: self._outbox,
+            skills=cache(self._skills),
         )
         self._outbox = self._open_outbox()
         board.offsets(
@@ -324,6 +327,21 @@ class Daemon:
         file = os.path.abspath(self._loaded.file) if self._loaded.file else ""
         beside = os.path.join(os.path.dirname(file), "secrets.yaml") if file else ""
         return tuple(filter(None, (self.data, file, beside, credentials)))
+
+    def _skills(self) -> Skills:
+        from edged.sandbox.account import tool_account  # noqa: PLC0415  likewise
+        from edged.skills.service import Skills  # noqa: PLC0415  only when one is asked for
+
+        services = self.services
+        return Skills(
+            self.data,
+            self._loaded.section(sections.Skills),
+            web=self._loaded.section(sections.Web),
+            clock=services.clock,
+            account=tool_account,
+            seed=os.path.join(os.path.dirname(seed_directory()), "skills"),
+            changed=lambda user, facts: services.events.publish("skills.changed", user, facts),
+        )
 
     @property
     def _jobs_file(self) -> str:

@@ -61,6 +61,12 @@ class NotFoundError(EdgedError, LookupError):
     code = "not_found"
 
 
+class ExistsError(EdgedError, FileExistsError):
+    """Something of that name is there, and is not replaced unasked."""
+
+    code = "exists"
+
+
 class Fault(NamedTuple):
     """One fault of a call's arguments: where, and what to do."""
 
@@ -221,6 +227,7 @@ WIRE: dict[str, Wire] = {
     "config": Wire(400, -32602, "Configuration error"),
     "unknown_tool": Wire(404, -32602, "Unknown tool"),
     "not_found": Wire(404, -32602, "Not found"),
+    "exists": Wire(409, -31009, "It is there"),
     "invalid_arguments": Wire(400, -32602, "Invalid arguments"),
     "unauthenticated": Wire(401, -31001, "Token required"),
     "denied": Wire(403, -31003, "Not allowed"),

@@ -78,6 +78,63 @@ class Cron(Section, frozen=True):
         check_duration("misfire_grace", self.misfire_grace, 0, 366 * 86_400)
 
 
+SkillKind = Literal["", "clawhub", "github", "directory", "http"]
+"""Kinds of registries; empty: that of the registry's own name."""
+
+
+class SkillRegistry(Section, frozen=True):
+    """One registry of `tools.skills.registries`."""
+
+    kind: Annotated[SkillKind, Meta(description="clawhub, github, directory or http")] = ""
+    enabled: bool = True
+    url: Annotated[str, Meta(description="of another server than the usual one, or of http")] = ""
+    path: Annotated[str, Meta(description="of a directory; absolute")] = ""
+    token: Annotated[str, Meta(description="!secret NAME")] = ""
+    repositories: Annotated[
+        list[str], Meta(description="OWNER/REPO that a search of github looks through")
+    ] = []
+
+    def __post_init__(self) -> None:
+        if self.url and not self.url.startswith(("http://", "https://")):
+            raise ValueError("url: must begin with http:// or https://")
+        if self.path and not self.path.startswith("/"):
+            raise ValueError("path: must be absolute")
+        if not (self.token.isascii() and self.token.isprintable()):
+            raise ValueError("token: has characters that no header may have")
+        for one in self.repositories:
+            if (
+                one.count("/") != 1
+                or not one.replace("/", "").replace("-", "").strip(".")
+                or (not all(c.isascii() and (c.isalnum() or c in "/-_.") for c in one))
+            ):
+                raise ValueError(f"repositories: {one[:60]!r} is not OWNER/REPO")
+
+    def kind_of(self, name: str) -> str:
+        """Its kind; that of its name where it says none."""
+        return self.kind or name
+
+
+class Skills(Section, frozen=True):
+    """`tools.skills`: folders of instructions, and where they are found."""
+
+    enabled: bool = True
+    registries: Annotated[
+        dict[str, SkillRegistry], Meta(description="by name; the first that has a skill gives it")
+    ] = msgspec.field(
+        default_factory=lambda: {"clawhub": SkillRegistry(), "github": SkillRegistry()}
+    )
+
+    def __post_init__(self) -> None:
+        for name, one in self.registries.items():
+            kind, key = one.kind_of(name), f"registries.{name}"
+            if kind not in ("clawhub", "github", "directory", "http"):
+                raise ValueError(f"{key}: needs `kind`: clawhub, github, directory or http")
+            if kind == "directory" and not one.path:
+                raise ValueError(f"{key}: needs `path`, the directory")
+            if kind == "http" and not one.url:
+                raise ValueError(f"{key}: needs `url`, of its index")
+
+
 class Discovery(Section, frozen=True):
     """`tools.mcp.discovery`: how hidden tools are found."""
 
@@ -221,5 +278,6 @@ SECTIONS: dict[tuple[str, ...], type[Section]] = {
     ("tools", "mcp"): Mcp,
     ("tools", "web"): Web,
     ("messages",): Messages,
+    ("tools", "skills"): Skills,
 }
 """By their place in the configuration."""

@@ -48,4 +48,4 @@ class Services(msgspec.Struct, frozen=True):
     messages: Any = None
     """`messages()`: the outbox (`edged.messages._outbox.Outbox`); None without channels."""
     skills: Any = None
-    """Skills and their registries."""
+    """`skills()`: `edged.skills.service.Skills`, made when first asked for."""

@@ -16,7 +16,7 @@ from edged.config import Config, Defaults, Section, ToolSettings
 from edged.errors import ConfigError
 from edged.sections import SECTIONS
 
-LATER = frozenset({"skills", "subagent"})
+LATER = frozenset({"subagent"})
 """Sections of `tools:` that are read by parts of edged which are not there yet."""
 
 FAMILIES = LATER | {where[1] for where in SECTIONS if where[0] == "tools"}

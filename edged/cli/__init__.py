@@ -35,6 +35,7 @@ VERBS = {
     "mcp": "be an MCP server on standard input and output",
     "new-tool": "write a working tool directory to start from",
     "check-tool": "check tool directories: file, line, reason, remedy",
+    "skills": "find, install, update, list and read skills",
     "sync": "copy the tools that came with edged to the data directory",
     "jobs": "show schedules and their runs, switch, run and remove them",
     "log": "show the trail of calls",

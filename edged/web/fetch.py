@@ -127,7 +127,8 @@ def shown(url: URL) -> str:
 
 async def _follow(session: ClientSession, url: URL, guard: Guard, limits: Limits) -> Page:
     for _ in range(REDIRECTS_MAX + 1):
-        _check_literal(url, guard)
+        # Full-width digits are digits by then.
+        guard.check_literal(url.raw_host or "")
         headers = {"Accept": ACCEPT}
         async with session.get(url, headers=headers, allow_redirects=False) as response:
             leads_to = response.headers.get("Location", "")
@@ -135,18 +136,6 @@ async def _follow(session: ClientSession, url: URL, guard: Guard, limits: Limits
                 return await _page(response, url, limits)
             url = _next(url, leads_to)
     raise RemoteProtocolError(f"{shown(url)}: more than {REDIRECTS_MAX} redirects")
-
-
-def _check_literal(url: URL, guard: Guard) -> None:
-    """Names are checked where they are resolved; an address has no resolver to pass.
-
-    Raises:
-        DeniedError: it may not be dialled.
-    """
-    # As it goes to the connector: full-width digits are digits by then.
-    host = (url.raw_host or "").strip("[]")
-    if ":" in host or host.replace(".", "").isdigit():
-        guard.checked(host, [host])
 
 
 def _next(url: URL, leads_to: str) -> URL:

@@ -103,6 +103,14 @@ def embedded(address: IPv6Address) -> IPv4Address | None:
     return None
 
 
+def is_near(host: str) -> bool:
+    """Whether a host of a URL is on this board or its network, as far as its name tells."""
+    try:
+        return not is_global(ip_address(host))
+    except ValueError:
+        return "." not in host
+
+
 class Guard:
     """Decides about addresses; any thread.
 
@@ -123,6 +131,19 @@ class Guard:
             return True
         inner = embedded(address) if isinstance(address, IPv6Address) else None
         return any(one in network for one in (address, inner) if one for network in self._allowed)
+
+    def check_literal(self, host: str) -> None:
+        """Refuse an address that is written in a URL: it has no resolver to pass.
+
+        Args:
+            host: as it goes to the connector; a name counts for nothing.
+
+        Raises:
+            DeniedError: it may not be dialled.
+        """
+        host = host.strip("[]")
+        if ":" in host or host.replace(".", "").isdigit():
+            self.checked(host, [host])
 
     def checked(self, host: str, addresses: Iterable[str]) -> list[str]:
         """Those addresses of a host that may be dialled.

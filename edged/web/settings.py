@@ -7,7 +7,6 @@ may hold a password, have a file of their own. Both are readable by the daemon a
 from __future__ import annotations
 
 from importlib.util import find_spec
-from ipaddress import ip_address
 from typing import Annotated, Any
 from urllib.parse import quote, urlsplit
 
@@ -19,7 +18,7 @@ from edged.errors import Fault, InvalidArgumentsError
 from edged.sections import Web as Section
 from edged.sections import WebProvider, check_proxy
 from edged.store import Store
-from edged.web.guard import is_global
+from edged.web.guard import is_near
 from edged.web.providers import Info
 
 ORDER = (
@@ -168,12 +167,7 @@ class Settings(msgspec.Struct, frozen=True):
 
     def proxy_for(self, url: str) -> str:
         """The proxy, but for a server on this board or its network."""
-        host = urlsplit(url).hostname or ""
-        try:
-            near = not is_global(ip_address(host))
-        except ValueError:
-            near = "." not in host
-        return "" if near else self.proxy
+        return "" if is_near(urlsplit(url).hostname or "") else self.proxy
 
     def masked(self, text: str) -> str:
         """A provider's words, short and without any key, as it is or as a URL or JSON has it."""
