@@ -17,7 +17,6 @@ Status = Literal["running", "ok", "error", "interrupted", "missed", "skipped"]
 PARALLEL_MAX = 4
 """Runs of one job at once, with `overlap: parallel`."""
 
-RETRIES_MAX = 10
 RETRY_S = 30.0
 RETRY_MAX_S = 3_600.0
 

@@ -10,6 +10,7 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import aiohttp
@@ -29,19 +30,12 @@ OWNER = Caller("local", "owner", "", "http")
 AGENT = Caller("ada@example.org", "agent", "", "http")
 
 
-class Command(msgspec.Struct, frozen=True):
-    command: str
-
-
 class Said(msgspec.Struct, frozen=True):
     text: str
 
 
-@tool("exec")
-def exec_(params: Command, _ctx) -> results.Result:
-    """Stands in for the shell."""
-    failed = params.command == "false"
-    return results.failure("exit status 1") if failed else results.text(f"$ {params.command}")
+class Nothing(msgspec.Struct, frozen=True):
+    pass
 
 
 @tool("message")
@@ -51,12 +45,19 @@ def message(params: Said, _ctx) -> results.Result:
 
 
 @pytest.fixture
-async def board(tmp_path):
-    tmp_path.chmod(0o755)
+def folder():
+    """One that the tools' account may enter."""
+    with tempfile.TemporaryDirectory(prefix="edged-jobs-", dir="/var/tmp") as made:
+        os.chmod(made, 0o755)
+        yield made
+
+
+@pytest.fixture
+async def board(folder):
     who = {"": OWNER, "Bearer any": OWNER, "Bearer ada": AGENT}
     async with running(
-        data=str(tmp_path),
-        tools=(exec_, message),
+        data=folder,
+        tools=(message,),
         authenticate=lambda headers: who.get(headers.get("Authorization", "")),
     ) as it:
         yield it
@@ -150,7 +151,7 @@ async def test_run_of_a_job_goes_the_one_call_path(board):
     job = result.structured["job"]["id"]
     ran = await call(board, AGENT, action="run", id=job)
     assert ran.structured["run"]["status"] == "error"
-    assert ran.structured["run"]["output"] == "exit status 1"
+    assert ran.structured["run"]["output"] == "[Command exited with code 1]"
     services = board.daemon.services
     record = next(r for r in services.trail.recent(10, None) if r.tool == "exec")
     assert (record.user, record.role, record.door) == (AGENT.user, "agent", "internal")
@@ -166,14 +167,13 @@ async def test_job_runs_when_nobody_is_connected_and_its_output_is_kept(board):
     services = board.daemon.services
     services.events.subscribe(lambda event: event.kind == "job.end" and done.set())
     made = await http(
-        board, "POST", "/api/jobs", {"schedule": "in 1s", "command": "uptime"}, status=201
+        board, "POST", "/api/jobs", {"schedule": "in 1s", "command": "echo up"}, status=201
     )
     async with asyncio.timeout(BOUND_S):
         await done.wait()
     job = await http(board, "GET", f"/api/jobs/{made['job']['id']}")
-    assert (job["state"], job["last"]["status"], job["last"]["output"]) == (
-        "done", "ok", "$ uptime",
-    )  # fmt: skip
+    assert (job["state"], job["last"]["status"]) == ("done", "ok")
+    assert job["last"]["output"] == "up"
 
 
 async def test_management_over_http(board):
@@ -202,7 +202,9 @@ async def test_management_over_http(board):
 
 async def test_job_that_the_command_line_adds_is_there_and_runs(board):
     """Faults 1532 and 888: a job that is added beside the running daemon vanishes."""
-    added = await verb(board, "call", "cron", "schedule=0 9 * * *", "command=ls", "name=files")
+    added = await verb(
+        board, "call", "cron", "schedule=0 9 * * *", "command=echo hi", "name=files"
+    )
     assert "Cron job added: files" in added
     await call(board, schedule="every 1h", command="df")
     shown = await verb(board, "jobs")
@@ -212,7 +214,7 @@ async def test_job_that_the_command_line_adds_is_there_and_runs(board):
     assert "run 1, " in await verb(board, "jobs", "run", "files")
     told = await verb(board, "jobs", "show", "files")
     assert "schedule  0 9 * * * (" in told
-    assert told.endswith(": ok\n    $ ls\n")
+    assert ": ok\n    hi\n" in told
     assert await verb(board, "jobs", "disable", "files") == "files: disabled\n"
     assert await verb(board, "jobs", "enable", "files") == "files: waiting\n"
     rows = json.loads(await verb(board, "jobs", "--json"))
@@ -229,16 +231,15 @@ async def test_job_that_the_command_line_adds_is_there_and_runs(board):
 async def test_run_that_fails_is_the_verbs_exit_code(board):
     """Contract, section 2: 1 where the operation failed."""
     await call(board, schedule="every 1h", command="false", name="fails")
-    assert "exit status 1" in await verb(board, "jobs", "run", "fails", code=1)
+    assert ": error" in await verb(board, "jobs", "run", "fails", code=1)
 
 
-async def test_jobs_outlive_the_daemon_and_wait_while_they_are_switched_off(tmp_path):
+async def test_jobs_outlive_the_daemon_and_wait_while_they_are_switched_off(folder):
     """`tools: {cron: {enabled: false}}` keeps them; a switch takes effect at once."""
-    tmp_path.chmod(0o755)
-    async with running(data=str(tmp_path), tools=(exec_,), http=False) as board:
+    async with running(data=folder, http=False) as board:
         await call(board, schedule="in 1s", command="ls", name="kept")
     config = "tools: {cron: {enabled: false}}"
-    async with running(data=str(tmp_path), tools=(exec_,), http=False, config=config) as board:
+    async with running(data=folder, http=False, config=config) as board:
         ended = asyncio.Event()
         board.daemon.services.events.subscribe(lambda e: e.kind == "job.end" and ended.set())
         (job,) = (await board.daemon.services.cron().page(OWNER)).jobs
@@ -249,24 +250,23 @@ async def test_jobs_outlive_the_daemon_and_wait_while_they_are_switched_off(tmp_
         assert (await call(board)).structured["jobs"][0]["last"]["status"] == "ok"
 
 
-async def test_running_job_is_ended_with_the_daemon_and_told_as_interrupted(tmp_path):
+async def test_running_job_is_ended_with_the_daemon_and_told_as_interrupted(folder):
     """At most once, and reported."""
-    tmp_path.chmod(0o755)
     began = asyncio.Event()
 
-    @tool("exec")
-    async def slow(params: Command, _ctx) -> results.Result:
+    @tool("slow")
+    async def slow(_params: Nothing, _ctx) -> results.Result:
         """Never ends."""
         began.set()
         await asyncio.Event().wait()
         return results.text("")
 
     config = "stop_grace: 0"
-    async with running(data=str(tmp_path), tools=(slow,), http=False, config=config) as board:
-        await call(board, schedule="in 1s", command="sleep")
+    async with running(data=folder, tools=(slow,), http=False, config=config) as board:
+        await call(board, schedule="in 1s", tool="slow")
         async with asyncio.timeout(BOUND_S):
             await began.wait()
-    async with running(data=str(tmp_path), tools=(exec_,), http=False) as board:
+    async with running(data=folder, http=False) as board:
         (job,) = (await board.daemon.services.cron().page(OWNER)).jobs
         assert (job.state, job.last.status) == ("done", "interrupted")
         assert "it is not run again" in job.last.output

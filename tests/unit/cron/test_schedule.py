@@ -62,15 +62,8 @@ def test_half_hour_of_lord_howe_is_skipped_and_doubled_as_an_hour_elsewhere():
     assert local(walk("15 2 * * *", zone, since, until), zone) == ["03 02:45+1100"]
     since, until = at("2027-04-03T12:00", zone), at("2027-04-04T12:00", zone)
     assert local(walk("45 1 * * *", zone, since, until), zone) == ["04 01:45+1100"]
-    twice = ["04 01:45+1100", "04 01:45+1030"]
-    assert (
-        local(walk("45 */1 4 4 *", zone, since, until), zone)[:2]
-        == [
-            "04 00:45+1100",
-            twice[0],
-        ]
-        or local(walk("45 */1 4 4 *", zone, since, until), zone)[1:3] == twice
-    )
+    often = local(walk("45 */1 4 4 *", zone, since, until), zone)
+    assert often[:3] == ["04 00:45+1100", "04 01:45+1100", "04 01:45+1030"]
 
 
 @pytest.mark.parametrize("zone", ZONES)
