@@ -1,5 +1,6 @@
 """Messages of a whole daemon: its doors, its death, its disk (issue 4, part 6)."""
 
+import base64
 import contextlib
 import http.server
 import json
@@ -147,6 +148,24 @@ def test_a_message_outlives_its_caller_and_the_daemon(serving, receiver, until):
         until("the next is there", lambda: len(receiver.texts) == 2)
     assert receiver.texts == ["the final reply", "and the next"]
     assert len(receiver.asked) == 2
+
+
+def test_a_granted_file_is_sent_as_it_was(serving, receiver, until):
+    """Part 3 and part 6: `once` is used up by the one file that is sent."""
+    receiver.down = True
+    with serving(config=config(receiver)) as daemon:
+        outside = daemon.folder / "outside.txt"
+        outside.write_text("as it was")
+        assert daemon.call("send_file", path=str(outside)).is_error
+        assert daemon.cli("grant", str(outside), "once").returncode == 0
+        sent = daemon.call("send_file", path=str(outside), caption="see")
+        assert sent.structured["status"] == "queued", sent
+        assert daemon.call("send_file", path=str(outside)).is_error
+        outside.write_text("as it is now")
+        receiver.down = False
+        until("it is there", lambda: receiver.texts == ["see"])
+        [body] = receiver.taken.values()
+        assert base64.b64decode(body["file"]["data"]) == b"as it was"
 
 
 def test_no_secret_of_a_channel_is_shown(serving, until):
