@@ -237,3 +237,29 @@ def test_nothing_acknowledged_is_lost_by_kills_and_full_disks(serving, receiver,
     assert len(receiver.asked) - len(texts) <= ROUNDS
     known = set(accepted)
     assert [text for text in texts if text in known] == accepted
+
+
+def test_a_job_s_message_goes_once_to_where_it_was_asked_for(serving, receiver, until):
+    """Faults 1946 and 1868: whoever asked has gone; its chat gets the reply once."""
+    with serving(config=config(receiver)) as daemon:
+        arguments = {"action": "add", "schedule": "in 1h", "message": "Daily reminder"}
+        headers = {"Edged-Channel": "hook", "Edged-Chat": "kitchen"}
+        body = {"arguments": arguments}
+        status, added = daemon.http("/api/tools/cron/call", body, **headers)
+        assert (status, added["is_error"]) == (200, False), added
+        receiver.down = True
+        job = daemon.ask("edged/jobs")["jobs"][0]["id"]
+        assert not daemon.call("cron", action="run", id=job).is_error
+
+        def waits():
+            return "HTTP 503" in daemon.ask("edged/status")["messages"]["channels"]["hook"]
+
+        until("the channel is known to be down", waits)
+        daemon.stop()
+        receiver.down = False
+        daemon.start()
+        until("it is there", lambda: receiver.texts)
+        until("it is empty", lambda: daemon.ask("edged/status")["messages"]["waiting"] == 0)
+    [told] = receiver.taken.values()
+    assert (told["text"], told["chat_id"]) == ("Daily reminder", "kitchen")
+    assert len(receiver.asked) == 1
