@@ -101,9 +101,14 @@ def lacking(client: Client, name: str) -> str:
 def blocked(rows: list[dict[str, Any]]) -> str:
     """How many tools cannot be called and why not; empty where all is well."""
     # To override a tool with one's own is no fault, nor that a board has no such bus, nor a
-    # family that an owner switched off.
+    # family that an owner switched off, nor that there is no channel for messages.
     usual = {"shadowed", "requires_device", *FAMILIES.values()}
-    count = sum(r["status"] == "blocked" and r["reason_code"] not in usual for r in rows)
+    count = sum(
+        r["status"] == "blocked"
+        and r["reason_code"] not in usual
+        and (r["reason_code"], r.get("category")) != ("requires_config", "communication")
+        for r in rows
+    )
     if not count:
         return ""
     what = "1 tool is" if count == 1 else f"{count} tools are"

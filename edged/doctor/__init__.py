@@ -687,7 +687,10 @@ def listed_tools(states: list[dict[str, Any]]) -> Iterator[Finding]:
     usable = sum(row["status"] == "enabled" for row in states)
     yield Finding("tools", "ok", f"{usable} of {len(states)} can be called")
     for row in blocked:
-        usual = row["reason_code"] in ("shadowed", *FAMILIES.values())
+        usual = row["reason_code"] in ("shadowed", *FAMILIES.values()) or (
+            # Whoever wants no messages has no channel.
+            (row["reason_code"], row.get("category")) == ("requires_config", "communication")
+        )
         level: Level = "note" if usual else "warning"
         text = f"{row['name']} is blocked ({row['reason_code']}): {row['problem']}"
         if row["name"] == row.get("source"):

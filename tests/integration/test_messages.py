@@ -1,5 +1,6 @@
 """Messages of a whole daemon: its doors, its death, its disk (issue 4, part 6)."""
 
+import base64
 import contextlib
 import http.server
 import json
@@ -149,6 +150,24 @@ def test_a_message_outlives_its_caller_and_the_daemon(serving, receiver, until):
     assert len(receiver.asked) == 2
 
 
+def test_a_granted_file_is_sent_as_it_was(serving, receiver, until):
+    """Part 3 and part 6: `once` is used up by the one file that is sent."""
+    receiver.down = True
+    with serving(config=config(receiver)) as daemon:
+        outside = daemon.folder / "outside.txt"
+        outside.write_text("as it was")
+        assert daemon.call("send_file", path=str(outside)).is_error
+        assert daemon.cli("grant", str(outside), "once").returncode == 0
+        sent = daemon.call("send_file", path=str(outside), caption="see")
+        assert sent.structured["status"] == "queued", sent
+        assert daemon.call("send_file", path=str(outside)).is_error
+        outside.write_text("as it is now")
+        receiver.down = False
+        until("it is there", lambda: receiver.texts == ["see"])
+        [body] = receiver.taken.values()
+        assert base64.b64decode(body["file"]["data"]) == b"as it was"
+
+
 def test_no_secret_of_a_channel_is_shown(serving, until):
     """`!secret` never shows: not in the log, in status, in events."""
     text = "messages: {channels: {bot: {kind: telegram, token: !secret bot, chat_id: 1, url: 'http://127.0.0.1:9'}}}"
@@ -218,3 +237,29 @@ def test_nothing_acknowledged_is_lost_by_kills_and_full_disks(serving, receiver,
     assert len(receiver.asked) - len(texts) <= ROUNDS
     known = set(accepted)
     assert [text for text in texts if text in known] == accepted
+
+
+def test_a_job_s_message_goes_once_to_where_it_was_asked_for(serving, receiver, until):
+    """Faults 1946 and 1868: whoever asked has gone; its chat gets the reply once."""
+    with serving(config=config(receiver)) as daemon:
+        arguments = {"action": "add", "schedule": "in 1h", "message": "Daily reminder"}
+        headers = {"Edged-Channel": "hook", "Edged-Chat": "kitchen"}
+        body = {"arguments": arguments}
+        status, added = daemon.http("/api/tools/cron/call", body, **headers)
+        assert (status, added["is_error"]) == (200, False), added
+        receiver.down = True
+        job = daemon.ask("edged/jobs")["jobs"][0]["id"]
+        assert not daemon.call("cron", action="run", id=job).is_error
+
+        def waits():
+            return "HTTP 503" in daemon.ask("edged/status")["messages"]["channels"]["hook"]
+
+        until("the channel is known to be down", waits)
+        daemon.stop()
+        receiver.down = False
+        daemon.start()
+        until("it is there", lambda: receiver.texts)
+        until("it is empty", lambda: daemon.ask("edged/status")["messages"]["waiting"] == 0)
+    [told] = receiver.taken.values()
+    assert (told["text"], told["chat_id"]) == ("Daily reminder", "kitchen")
+    assert len(receiver.asked) == 1

@@ -9,6 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from edged import plugins, sections, settings
@@ -149,9 +150,14 @@ def test_messages_section_of_the_readme_is_a_configuration(tmp_path):
     kinds = [kind.__name__.rpartition(".")[2] for _, kind, _ in configured(section.channels)]
     assert set(kinds) == set(plugins.names("edged.messages"))
     told = README[README.index("## Messages") : README.index("## The board")]
-    assert re.findall(r"^\| ([a-z]+) \|", told, re.MULTILINE)[1:] == [
-        "webhook", "ntfy", "telegram", "email", "mqtt", "events",
-    ]  # fmt: skip
+    rows = dict(
+        re.findall(r"^\| ([a-z]+) \| (.*) \|$", told.split("| settings |")[1], re.MULTILINE)
+    )
+    for _, kind, _ in configured(section.channels):
+        name = kind.__name__.rpartition(".")[2]
+        fields = {one.encode_name for one in msgspec.structs.fields(kind.Config)} - {"kind"}
+        assert fields <= set(re.findall(r"`([a-z_]+)`", rows.get(name, "") + rows["each"])), name
+        assert f"| {name} | " in told
 
 
 def test_every_driver_and_hardware_tool_is_named_in_the_readme():

@@ -513,9 +513,12 @@ def test_blocked_tools_of_the_daemon_are_told():
 
     rows = [row("a", "enabled"), row("b", "blocked", "invalid"), row("b", "blocked", "shadowed")]
     rows += [row("c", "blocked", "requires_skills")]
+    # Whoever wants no messages has no channel; a sandbox is wanted.
+    rows += [{**row("d", "blocked", "requires_config"), "category": "communication"}]
+    rows += [{**row("e", "blocked", "requires_config"), "category": "user"}]
     found = list(doctor.listed_tools(rows))
-    assert [f.level for f in found] == ["ok", "warning", "note", "note"]
-    assert found[0].text == "1 of 4 can be called"
+    assert [f.level for f in found] == ["ok", "warning", "note", "note", "note", "warning"]
+    assert found[0].text == "1 of 6 can be called"
     assert found[1].text == "b is blocked (invalid): p"
 
 

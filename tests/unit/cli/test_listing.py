@@ -113,6 +113,15 @@ def test_what_somebody_wanted_so_is_not_counted(reason, daemon, capsys):
     assert capsys.readouterr().err == ""
 
 
+def test_no_channel_for_messages_is_no_fault(daemon, capsys):
+    """Nobody has to want messages; a sandbox that needs a setting is wanted."""
+    one = {**row("message", "blocked", "requires_config"), "category": "communication"}
+    two = {**row("exec", "blocked", "requires_config"), "category": "filesystem"}
+    daemon(**{"tools/state": {"tools": [one, two]}})
+    assert run(["tools"]) == 0
+    assert "1 tool is blocked" in capsys.readouterr().err
+
+
 def test_reason_of_a_blocked_tool_is_whole_within_the_terminal(daemon, terminal, capsys):
     reason = "/d/TOOL.md:3: " + "write it so; " * 12
     daemon(**{"tools/state": {"tools": [row("b", "blocked", "invalid", problem=reason)]}})

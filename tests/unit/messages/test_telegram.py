@@ -148,6 +148,25 @@ async def test_a_wrong_token_waits_to_be_mended_and_is_not_told(telegram, channe
     assert one.secrets == ("1:wrong",)
 
 
+@pytest.mark.parametrize(
+    ("status", "words"), [(200, "is not Telegram"), (502, "HTTP 502: <html>Welcome!")]
+)
+async def test_what_is_not_telegram_has_taken_nothing(site, channel, note, status, words):
+    """A hotel's network answers 200 to everything; a proxy answers for a server that is down."""
+    site.always("POST", "/{rest:.*}", status=status, text="<html>Welcome!")
+    await site.start()
+    one = channel(kind="telegram", url=site.url, token=TOKEN, chat_id=42)
+    with pytest.raises(DeliveryError, match=words) as caught:
+        await one.send(note(chat_id="42"), 0, "")
+    assert not caught.value.is_final
+
+
+async def test_an_answer_longer_than_what_is_read_of_it_is_one(telegram, bot, note):
+    """A sent text of 4096 characters comes back in the answer."""
+    await sent(bot(), note(chat_id="42", text="w" * TEXT_MAX))
+    assert len(telegram.sent) == 1
+
+
 def test_agents_name_chats_of_the_configuration_only(bot, channel):
     one = bot(chats=[43, "@garden"])
     assert [one.chat(c, free=False) for c in ("", "42", "43", "@garden")] == [

@@ -1,5 +1,6 @@
 """Webhooks, against a server on this machine (issue 4, part 6)."""
 
+import asyncio
 import base64
 import json
 import ssl
@@ -140,6 +141,30 @@ async def test_no_reason_names_the_address(channel, note):
     with pytest.raises(DeliveryError) as caught:
         await one.send(note(), 0, "")
     assert str(caught.value) == "no connection: Connection refused"
+    assert not caught.value.is_final
+
+
+async def test_a_server_that_hangs_up_may_be_there_again(channel, note):
+    async def hang_up(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.close()
+        await writer.wait_closed()
+
+    server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        one = channel(kind="webhook", url=f"http://127.0.0.1:{port}/s3cret")
+        with pytest.raises(DeliveryError) as caught:
+            await one.send(note(), 0, "")
+    assert str(caught.value) == "the server closed the connection"
+    assert not caught.value.is_final
+
+
+async def test_a_name_that_nobody_knows_may_be_known_later(channel, note):
+    """RFC 6761, section 6.4: `.invalid` never resolves; so does a board without a network."""
+    one = channel(kind="webhook", url="http://nowhere.invalid/s3cret")
+    with pytest.raises(DeliveryError, match="the server's name is not known here") as caught:
+        await one.send(note(), 0, "")
     assert not caught.value.is_final
 
 

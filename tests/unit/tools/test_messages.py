@@ -2,19 +2,22 @@
 
 import asyncio
 import json
-import os
 import re
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from edged.errors import InvalidArgumentsError, NotFoundError
+from edged.errors import InvalidArgumentsError
 from edged.identity import Caller
 from edged.messages import Surroundings
 from edged.messages._channels import open_channels
 from edged.messages._outbox import Limits, Outbox
+from edged.policy import Policy
+from edged.sections import Files
 from edged.tools import messages
+from edged.workspace import Workspace
+from edged.workspace.homes import Homes
 
 SPECIFICATION = (Path(__file__).parents[2] / "data" / "tools-api.md").read_text()
 SECTION = SPECIFICATION.split("### Communication Tools")[1].split("\n### ")[0]
@@ -28,25 +31,16 @@ def example(title):
     return json.loads(re.sub(r"//[^\n]*", "", block))
 
 
-class Shelf:
-    """Stands for the workspace: files of one directory, opened to be read."""
-
-    def __init__(self, folder):
-        self.folder = folder
-
-    def open(self, _caller, _session, path, flags, mode=0o600):
-        try:
-            return os.open(self.folder / os.path.basename(path), flags, mode)
-        except FileNotFoundError:
-            raise NotFoundError(f"no file {path}") from None
-
-
 class Desk:
     """Both tools over channels that are events."""
 
-    def __init__(self, core, folder):
-        self.core, self.folder = core, folder
-        folder.mkdir()
+    def __init__(self, core):
+        self.core = core
+        homes = Homes(core.data, {})
+        policy = Policy(core.store, core.clock, core.events)
+        self.workspace = Workspace(core.data, homes, policy, Files(), media=core.media.file)
+        homes.ready(core.agent.user)
+        self.folder = Path(core.data) / core.agent.user / "workspace"
         self.events = []
         core.events.subscribe(self.events.append)
         around = Surroundings(core.clock, core.events.publish, core.media.put)
@@ -63,7 +57,7 @@ class Desk:
             spawn=core.spawn,
         )  # fmt: skip
         core.dispatcher.services = msgspec.structs.replace(
-            core.dispatcher.services, messages=lambda: self.outbox, workspace=Shelf(folder)
+            core.dispatcher.services, messages=lambda: self.outbox, workspace=self.workspace
         )
         core.add(*messages.TOOLS)
 
@@ -92,10 +86,11 @@ class Desk:
 
 
 @pytest.fixture
-async def desk(core, tmp_path):
-    made = Desk(core, tmp_path / "files")
+async def desk(core):
+    made = Desk(core)
     yield made
     await made.outbox.close(0.0)
+    await made.workspace.close()
 
 
 async def test_the_document_s_message_is_sent(desk):
@@ -187,7 +182,6 @@ async def test_what_is_sent_is_the_file_of_that_moment(desk):
 async def test_a_medium_keeps_its_name_and_type(desk):
     """`media://`, as every file tool takes it."""
     uri = desk.core.media.put("ada@example.org", b"\x89PNG", "image/png", "chart.png")
-    (desk.folder / uri.removeprefix("media://")).write_bytes(b"\x89PNG")
     await desk.call("send_file", path=uri)
     file = desk.told[0]["file"]
     assert (file["name"], file["mime_type"]) == ("chart.png", "image/png")
@@ -202,4 +196,6 @@ async def test_a_file_over_the_channel_s_bound_is_refused(desk):
     (desk.folder / "sub").mkdir()
     told = await desk.refusal("send_file", path="sub")
     assert "path: is a directory: pack it into a file first" in told
-    assert "no file missing" in await desk.refusal("send_file", path="missing")
+    told = await desk.refusal("send_file", path="/etc/hosts")
+    assert "/etc/hosts is outside of your directories" in told
+    assert "/workspace/missing: No such file" in await desk.refusal("send_file", path="missing")
