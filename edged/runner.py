@@ -587,6 +587,9 @@ class Runner:
             *runtime,
             Bind(os.path.join(data, "tools"), "/officer/tools", anchor=data),
             Bind(os.path.join(own, "tools"), "/officer/user/tools", anchor=data),
+            # There once the first one is installed.
+            Bind(os.path.join(data, "skills"), "/officer/skills", anchor=data, optional=True),
+            Bind(os.path.join(own, "skills"), "/officer/user/skills", anchor=data, optional=True),
         ]
         # A directory of /sys is shown read-only, by the name that the tool declares.
         binds += [

@@ -102,11 +102,7 @@ class SkillRegistry(Section, frozen=True):
         if not (self.token.isascii() and self.token.isprintable()):
             raise ValueError("token: has characters that no header may have")
         for one in self.repositories:
-            if (
-                one.count("/") != 1
-                or not one.replace("/", "").replace("-", "").strip(".")
-                or (not all(c.isascii() and (c.isalnum() or c in "/-_.") for c in one))
-            ):
+            if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9-]*/[A-Za-z0-9_.-]*[A-Za-z0-9_-]", one):
                 raise ValueError(f"repositories: {one[:60]!r} is not OWNER/REPO")
 
     def kind_of(self, name: str) -> str:
@@ -128,11 +124,11 @@ class Skills(Section, frozen=True):
         for name, one in self.registries.items():
             kind, key = one.kind_of(name), f"registries.{name}"
             if kind not in ("clawhub", "github", "directory", "http"):
-                raise ValueError(f"{key}: needs `kind`: clawhub, github, directory or http")
+                raise ValueError(f"{key}: needs a kind: clawhub, github, directory or http")
             if kind == "directory" and not one.path:
-                raise ValueError(f"{key}: needs `path`, the directory")
+                raise ValueError(f"{key}: needs the path of the directory")
             if kind == "http" and not one.url:
-                raise ValueError(f"{key}: needs `url`, of its index")
+                raise ValueError(f"{key}: needs the url of its index")
 
 
 class Discovery(Section, frozen=True):

@@ -164,8 +164,8 @@ def explained(loaded: Loaded, store: Store) -> Iterator[Value]:
             before = f"; {origin} says {_text(one)}" if named else ""
             one, file = acts[".".join(path)]  # noqa: PLW2901
             origin = f"owner's act in {file}{before}"
-        is_secret = path[-1] in ("api_key", "api_keys") or (
-            path[0] == "messages" and path[-1] in ("token", "password", "secret")
+        is_secret = path[-1] in ("api_key", "api_keys", "token") or (
+            path[0] == "messages" and path[-1] in ("password", "secret")
         )
         if is_secret and one:
             one = MASK  # noqa: PLW2901  also where it is no !secret

@@ -57,7 +57,7 @@ def run(args: Any) -> int:
     if args.action == "list":
         _list(result)
     else:
-        show.out(show.safe(joined(result.content)))
+        show.out(show.safe(joined(result.content)).removesuffix("\n"))
     return 0
 
 

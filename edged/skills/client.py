@@ -240,11 +240,13 @@ class Client:
         host, given = urlsplit(url).netloc, {**ask.headers, "Accept-Encoding": "identity"}
         try:
             async with asyncio.timeout(ask.total_s):
-                for _ in range(HOPS_MAX + 1):
+                for hop in range(HOPS_MAX + 1):
+                    # A signed address holds as it is written, and no other way.
+                    target = URL(url, encoded=hop > 0 and url.isascii())
                     if urlsplit(url).netloc != host:
                         given.pop("Authorization", None)
                     async with self._session(ask.server, url).get(
-                        url, params=params, headers=given, allow_redirects=False
+                        target, params=params, headers=given, allow_redirects=False
                     ) as response:
                         if response.status not in _MOVED:
                             return await self._read(ask, response, sink)

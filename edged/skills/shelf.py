@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
+from edged import log
 from edged.errors import ConfigError, ExistsError, NotFoundError, StoreError
 from edged.sandbox.account import Account
 from edged.skills import document, names
@@ -245,14 +246,22 @@ class Shelf:
             if not self._exchange(swap, final):
                 waiting = os.path.join(self.path, f"{_SWAP}{name}@0")
                 self._rename("move old away", final, waiting)
-                self._rename("move new in", swap, final)
+                try:
+                    self._rename("move new in", swap, final)
+                except OSError:
+                    os.rename(waiting, final)
+                    raise
                 swap = waiting
             sync_directory(self.path)
-            self._keep(name, swap)
         except (ExistsError, StoreError):
             raise
         except OSError as error:
             raise failed("install into", final, error) from error
+        try:
+            self._keep(name, swap)
+        except OSError as error:
+            # The new one is in; the next start puts the old one aside.
+            log.warning(f"{failed('keep', swap, error)}")
 
     def remove(self, name: str, *, force: bool) -> None:
         """Take a skill out; it is kept aside until the next of its name is.

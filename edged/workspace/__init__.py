@@ -46,21 +46,26 @@ _OWN = {
     f"{USER}/home": ("home", True),
     f"{USER}/files": ("files", True),
     f"{USER}/tools": ("tools", False),
+    f"{USER}/skills": ("skills", False),
     # Databases, which are written by those who know SQLite's locks.
     "/officer/data": ("data", False),
 }
 """The caller's own directories by the names that tools know them by; whether to write there."""
 
-_SHARED = {"/officer/tools": "tools"}
+_SHARED = {"/officer/tools": "tools", "/officer/skills": "skills"}
 """Directories that all callers read."""
 
 _PARENTS = {
-    "/officer": ("data", "tools", "user"),
-    USER: ("files", "home", "tools", "workspace"),
+    "/officer": ("data", "skills", "tools", "user"),
+    USER: ("files", "home", "skills", "tools", "workspace"),
 }
 """Directories that are there in name only, and what they hold."""
 
-_SHOWN = ("/workspace", f"{USER}/home", f"{USER}/files", f"{USER}/tools", "/officer/data")
+_SHOWN = (
+    "/workspace",
+    *(f"{USER}/{name}" for name in ("home", "files", "tools", "skills")),
+    "/officer/data",
+)
 
 
 class Place(msgspec.Struct, frozen=True):

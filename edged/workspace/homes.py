@@ -135,4 +135,14 @@ def _account_or_none() -> Account | None:
 
 def _inodes(base: str) -> str:
     names = (*WRITABLE, "tools")
-    return ",".join(str(os.lstat(os.path.join(base, name)).st_ino) for name in names)
+    found = [os.lstat(os.path.join(base, name)).st_ino for name in names]
+    # Made with the first skill, of the user's own and of everyone's.
+    found += [_inode(os.path.join(at, "skills")) for at in (base, os.path.dirname(base))]
+    return ",".join(map(str, found))
+
+
+def _inode(path: str) -> int:
+    try:
+        return os.lstat(path).st_ino
+    except OSError:
+        return 0

@@ -160,6 +160,16 @@ def test_messages_section_of_the_readme_is_a_configuration(tmp_path):
         assert f"| {name} | " in told
 
 
+def test_skills_section_of_the_readme_is_a_configuration(tmp_path):
+    """And its kinds are those that there are."""
+    text = re.search(r"```yaml\n(tools:\n  skills:.*?)```", README, re.DOTALL)[1]
+    (tmp_path / "secrets.yaml").write_text("github: one\n")
+    (tmp_path / "secrets.yaml").chmod(0o600)
+    skills = settings.parse(text, str(tmp_path / "edged.yaml")).section(sections.Skills)
+    kinds = {one.kind_of(name) for name, one in skills.registries.items()}
+    assert kinds == set(plugins.names("edged.skills.registries"))
+
+
 def test_every_driver_and_hardware_tool_is_named_in_the_readme():
     """Whoever looks for a chip finds it."""
     table = README[README.index("| measures | drivers |") : README.index("## What holds a tool")]

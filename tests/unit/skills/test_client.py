@@ -100,6 +100,14 @@ async def test_token_stays_with_its_host(client, site):
         assert "Authorization" not in other.requests[0].headers
 
 
+async def test_signed_address_is_followed_as_it_is_written(client, site):
+    """Storage servers sign the query byte by byte."""
+    site.set("/x", b"", 302, Location="/y?sig=a%2Bb%2F%3D&n=%C5%81+%20~")
+    site.set("/y", b"fine")
+    assert (await client.get(at(site), f"{site.url}/x", params={"q": "1"})).body == b"fine"
+    assert site.requests[1].raw_path == "/y?sig=a%2Bb%2F%3D&n=%C5%81+%20~"
+
+
 @pytest.mark.parametrize(
     "where", ["file:///etc/passwd", "ftp://x/y", "http://a:b@127.0.0.1/", "http://[", "data:,x"]
 )

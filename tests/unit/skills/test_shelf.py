@@ -1,5 +1,6 @@
 """A skill is the old one or the new one, never half of one, whatever breaks."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -91,7 +92,8 @@ def test_stop_at_every_step_leaves_old_or_new_whole(tmp_path, can_exchange):
             pass
         healed = Shelf(path)
         healed.prepare()
-        assert state(f"{path}/pdf-tools") in ("2", "3")
+        now = state(f"{path}/pdf-tools")
+        assert state(f"{path}/.replaced/pdf-tools") == {"2": "1", "3": "2"}[now]
         left = [n for n in os.listdir(path) if n not in ("pdf-tools", ".replaced")]
         assert left == []
         if len(seen) <= number:
@@ -99,6 +101,37 @@ def test_stop_at_every_step_leaves_old_or_new_whole(tmp_path, can_exchange):
         steps.append(seen[-1])
         number += 1
     assert {"make stage", "seal", "check", "prepare swap", "exchange", "keep old"} <= set(steps)
+
+
+@pytest.mark.parametrize("can_exchange", [True, False])
+def test_full_disk_at_every_step_leaves_the_old_one_in_place(tmp_path, can_exchange):
+    """Told as what it is, unless the new one is in already; nothing waits for a restart."""
+    number = 0
+    while True:
+        path = str(tmp_path / f"skills{number}")
+        first = Shelf(path)
+        first.prepare()
+        put(first, files_of(version="1"))
+        seen = []
+
+        def step(name):
+            seen.append(name)
+            if len(seen) - 1 == number:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        options = {} if can_exchange else {"exchange": lambda a, b: False}
+        second = Shelf(path, step=step, **options)
+        try:
+            put(second, files_of(version="2"), "2")
+        except StoreError as error:
+            assert "free some space" in str(error)
+            assert state(f"{path}/pdf-tools") == "1"
+        else:
+            assert state(f"{path}/pdf-tools") == "2"
+        if len(seen) <= number:
+            break
+        number += 1
+    assert number > 5
 
 
 def test_kill_at_random_moments_leaves_old_or_new_whole(tmp_path):

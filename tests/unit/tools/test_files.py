@@ -397,11 +397,14 @@ async def test_empty_directory_and_file_are_told(call, lay, own):
 
 
 async def test_directories_of_the_caller_are_listed(call, own):
-    """Contract, section 10: what is at /officer."""
+    """Contract, section 10: what is at /officer; and the skills."""
     assert text(await call("list_dir", path="/officer/user")) == (
-        "DIR:  files\nDIR:  home\nDIR:  tools\nDIR:  workspace"
+        "DIR:  files\nDIR:  home\nDIR:  skills\nDIR:  tools\nDIR:  workspace"
     )
-    assert text(await call("list_dir", path="/officer")) == "DIR:  data\nDIR:  tools\nDIR:  user"
+    assert (
+        text(await call("list_dir", path="/officer"))
+        == "DIR:  data\nDIR:  skills\nDIR:  tools\nDIR:  user"
+    )
 
 
 async def test_list_that_is_kept_is_never_an_old_one(call, lay, own, core, monkeypatch):
