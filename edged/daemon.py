@@ -248,6 +248,7 @@ class Daemon:
         self._stack.callback(finder.close)
         media = Media(self.data, clock, _bounds(config.media))
         policy = Policy(state, clock, events, private=self._private())
+        self._stack.callback(policy.close)
         workspace = Workspace(
             self.data,
             Homes(self.data, config.users),

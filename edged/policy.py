@@ -10,6 +10,7 @@ Opens nothing for a caller and knows no sockets. Loop thread only.
 from __future__ import annotations
 
 import os
+import weakref
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -167,6 +168,9 @@ class Policy:
         self._pending: dict[str, Request] = {}
         self._denied: dict[str, Request] = {}
         self._grants: dict[str, Grant] = {}
+        self._pins: dict[tuple[int, int], int] = {}
+        """What is granted, held open: its inode is not given to another while it is."""
+        weakref.finalize(self, _close, self._pins)
         self._used: dict[str, float] = {}
         self._order = 0
         self._loaded = False
@@ -281,6 +285,7 @@ class Policy:
             self._used[grant.id] = self._clock.monotonic()
             _trim(self._grants, GRANTS_MAX)
         self._save(undo)
+        self._pin()
         answered = {**facts(request), "answer": duration}
         self._events.publish("permission.answered", request.user, answered)
         return grant
@@ -337,6 +342,7 @@ class Policy:
         if not any(table.pop(name, None) for table in tables):
             raise NotFoundError(f"no permission {name[:64]!r}: edged grant lists them")
         self._save(undo)
+        self._pin()
 
     def pending(self) -> list[Request]:
         """Requests that wait, oldest first."""
@@ -408,6 +414,7 @@ class Policy:
             undo = self._kept()
             del self._grants[grant.id]
             self._save(undo)
+            self._pin()
 
     def give_back(self, grant: Grant) -> None:
         """Undo `use` where nothing came of it.
@@ -419,6 +426,7 @@ class Policy:
             undo = self._kept()
             self._grants[grant.id] = grant
             self._save(undo)
+            self._pin()
 
     def rebind(self, grant: Grant, device: int, inode: int) -> None:
         """The caller itself replaced the granted file: the grant is of the new one."""
@@ -427,6 +435,7 @@ class Policy:
             self._grants[grant.id] = msgspec.structs.replace(
                 held, anchor=held.path, device=device, inode=inode
             )
+            self._pin()
 
     def end(self, user: str, session: str) -> None:
         """A session is over, and its grants with it."""
@@ -438,6 +447,11 @@ class Policy:
             ]
             for name in gone:
                 del self._grants[name]
+            self._pin()
+
+    def close(self) -> None:
+        """Let go of what is granted; nothing is asked or used after."""
+        _close(self._pins)
 
     # ---------------------------------------------------------------------------------------
 
@@ -527,7 +541,27 @@ class Policy:
         for grant in tuple(self._grants.values()):
             if grant.duration == "session" and self._used.get(grant.id, 0.0) < oldest:
                 del self._grants[grant.id]
+                self._pin()
         self._used = {name: at for name, at in self._used.items() if name in self._grants}
+
+    def _pin(self) -> None:
+        """Hold open what is granted now, and nothing else.
+
+        A descriptor without rights (O_PATH): it keeps the inode, and neither reads nor waits.
+        """
+        wanted = {(one.device, one.inode): one.anchor or one.path for one in self._grants.values()}
+        for key in self._pins.keys() - wanted.keys():
+            os.close(self._pins.pop(key))
+        for key in wanted.keys() - self._pins.keys():
+            try:
+                fd = os.open(wanted[key], os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+            except OSError:
+                continue  # it is gone: whoever uses the grant is told
+            found = os.fstat(fd)
+            if (found.st_dev, found.st_ino) == key:
+                self._pins[key] = fd
+            else:
+                os.close(fd)
 
     def _load(self) -> None:
         if self._loaded:
@@ -539,6 +573,7 @@ class Policy:
         orders = [one.order for one in state.denied] + [one.order for one in state.once]
         self._order = max(orders, default=0)
         self._loaded = True
+        self._pin()
 
     def _kept(self) -> Callable[[], None]:
         """What things are now; returns how to bring them back."""
@@ -558,6 +593,11 @@ class Policy:
         except BaseException:
             undo()
             raise
+
+
+def _close(pins: dict[tuple[int, int], int]) -> None:
+    while pins:
+        os.close(pins.popitem()[1])
 
 
 def facts(request: Request) -> dict[str, object]:
