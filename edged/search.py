@@ -12,7 +12,7 @@ from array import array
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable
-from functools import lru_cache
+from functools import cache, lru_cache
 
 K1 = 1.2
 B = 0.75
@@ -30,11 +30,14 @@ PARTS_MAX = 16
 _END = "\0"
 """Between two texts; in none."""
 
-_RUN = re.compile(r"[぀-ヿ㐀-䶿一-鿿豈-﫿]|[^\W_぀-ヿ㐀-䶿一-鿿豈-﫿]+")
+# Patterns stay text until their first use: compiling them is the larger part of the import.
+_RUN = r"[぀-ヿ㐀-䶿一-鿿豈-﫿]|[^\W_぀-ヿ㐀-䶿一-鿿豈-﫿]+"
 """A run of letters and digits; scripts without spaces by character."""
 
-_LITERAL = re.compile(r"[A-Za-z0-9_ -]+")
-_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_LITERAL = r"[A-Za-z0-9_ -]+"
+_HUMP = r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])"
+
+_pattern = cache(re.compile)
 
 
 def words(text: str) -> list[str]:
@@ -43,7 +46,7 @@ def words(text: str) -> list[str]:
     A word with humps (`createIssue`, `GitHub`) is there whole, and in its parts;
     a plural counts as its singular.
     """
-    return [word for run in _RUN.findall(text) for word in _split(run)]
+    return [word for run in _pattern(_RUN).findall(text) for word in _split(run)]
 
 
 @lru_cache(maxsize=4096)
@@ -51,7 +54,7 @@ def _split(run: str) -> tuple[str, ...]:
     whole = _stem(run.casefold())
     if run.islower() or run.isupper() or run.istitle():
         return (whole,)
-    parts = _HUMP.split(run)
+    parts = _pattern(_HUMP).split(run)
     return (whole, *(_stem(part.casefold()) for part in parts)) if len(parts) > 1 else (whole,)
 
 
@@ -113,7 +116,7 @@ def literals(pattern: str) -> list[str]:
     Such a pattern is looked for in time that is linear, wherever it came from.
     """
     parts = pattern.split("|")
-    plain = len(parts) <= PARTS_MAX and all(map(_LITERAL.fullmatch, parts))
+    plain = len(parts) <= PARTS_MAX and all(map(_pattern(_LITERAL).fullmatch, parts))
     return [part.lower() for part in parts] if plain else []
 
 
