@@ -93,12 +93,16 @@ class DiskWatch:
         return ""
 
     def _fallen(self) -> _Amount:
-        """By how much there is less free than at the start."""
+        """By how much there is less free than there was at most since the start.
+
+        What others remove meanwhile must not hide what the call adds.
+        """
         fallen = _Amount()
-        for fd, before in self._free.values():
+        for fd, most in self._free.values():
             now = _free(fd)
-            fallen.bytes += max(0, before.bytes - now.bytes)
-            fallen.files += max(0, before.files - now.files)
+            most.bytes, most.files = max(most.bytes, now.bytes), max(most.files, now.files)
+            fallen.bytes += most.bytes - now.bytes
+            fallen.files += most.files - now.files
         return fallen
 
     def _is_over(self, added: _Amount) -> bool:

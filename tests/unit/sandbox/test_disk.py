@@ -133,6 +133,18 @@ async def test_what_may_not_be_looked_at_counts_as_too_much(
     assert await watch.exceeded() == "disk"
 
 
+async def test_what_others_remove_hides_no_growth(
+    tmp_path: pathlib.Path, watch: DiskWatch, space: Space
+) -> None:
+    """A clean-up beside it freed more than the call may add."""
+    space.fall(-64 * MIB, files=-1000)
+    assert await watch.exceeded() == ""
+    for number in range(BOUNDS.files_max):
+        (tmp_path / str(number)).touch()
+    space.fall(0, files=BOUNDS.files_max)
+    assert await watch.exceeded() == "files"
+
+
 async def test_growth_of_others_is_not_held_against_what_is_hidden_later(
     watch: DiskWatch, space: Space, ends: tuple[socket.socket, socket.socket]
 ) -> None:
