@@ -60,18 +60,18 @@ async def request_permission(params: RequestPermission, ctx: Context) -> Result:
     answer = await _answered(ctx, request, params.wait) if params.wait else ""
     act = "write" if params.write else "read"
     if answer == "deny":
-        text = f"the owner refused to let you {act} {request.path}: do not ask again"
+        text = f"the owner refused to let you {act} {place.shown}: do not ask again"
         return _answer("denied", text, place, request)
     if answer:
         how = "once" if answer == "once" else "for this session"
-        return _answer("granted", f"you may {act} {request.path} {how}", place, request)
+        return _answer("granted", f"you may {act} {place.shown} {how}", place, request)
     return _answer(
         "pending",
-        f"asked the owner whether you may {act} {request.path} (request {request.id}): nothing "
+        f"asked the owner whether you may {act} {place.shown} (request {request.id}): nothing "
         "is allowed yet; try again once it is answered, and do other work until then",
         place,
         request,
-        f"May an agent of {caller.user} {act} {request.path}? Answer: "
+        f"May an agent of {caller.user} {act} {place.shown}? Answer: "
         f"edged grant {request.id} once|session|deny",
     )
 
@@ -122,8 +122,8 @@ def _answer(
     request: Request | None = None,
     for_user: str | None = None,
 ) -> Result:
-    path = request.path if request is not None else place.shown
-    facts = {"status": status, "path": path, "request_id": request.id if request else None}
+    # As the caller wrote it: where links lead is for the owner to see.
+    facts = {"status": status, "path": place.shown, "request_id": request.id if request else None}
     return results.text(text, structured=facts, for_user=for_user)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import codecs
+import re
 from collections.abc import Awaitable, Callable
 from importlib.util import find_spec
 from typing import Any, Literal
@@ -156,15 +157,37 @@ _ENCODINGS = frozenset(
 """Of the codecs that Python has, those that web pages are written in."""
 
 
+INDENTED_MAX = 256 << 10
+"""Characters of JSON that are set out in lines; longer ones stay as they came."""
+
+GROWTH_MAX = 4
+"""Times that such may become as long: brackets in brackets grow by the square."""
+
+_JSON_TEXTS = r'"(?:[^"\\]|\\.)*+"'
+
+
 def _json(page: Page) -> Document:
-    """JSON with indents; what is none, or only half of it, is text."""
+    """JSON with indents, where that is no longer to read; what is none, or half of it, is text."""
     text = decode(page.data, page.charset)
     try:
-        text = msgspec.json.format(text, indent=2)
         msgspec.json.decode(text, type=msgspec.Raw)
+        if len(text) <= INDENTED_MAX and _indents(text) <= GROWTH_MAX * len(text) + 4_096:
+            text = msgspec.json.format(text, indent=2)
     except (msgspec.DecodeError, RecursionError):
         return Document("text", "", text, page.cut)
     return Document("json", "", text, page.cut)
+
+
+def _indents(text: str) -> int:
+    """Spaces that two for each level would put in."""
+    depth = spaces = 0
+    for sign in re.findall(r"[][{},]", re.sub(_JSON_TEXTS, "", text)):
+        if sign in "[{":
+            depth += 1
+        elif sign in "]}":
+            depth -= 1
+        spaces += 2 * depth
+    return spaces
 
 
 def _need(library: str, what: str) -> None:

@@ -247,6 +247,8 @@ class Workspace:
             DeniedError: the owner can allow it by no grant.
         """
         real = os.path.realpath(place.host)
+        if covers("/proc", real):
+            raise DeniedError(f"{place.shown} is of processes: no file tool reaches it")
         if any(covers(own, real) for own in self._private):
             raise DeniedError(f"{place.shown} is edged's own: no file tool reaches it")
         deny = self._compiled()[0]

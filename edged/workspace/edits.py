@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import islice
 from typing import NamedTuple
 
 CONTEXT = 3
@@ -108,10 +109,13 @@ def _near(data: bytes, old: bytes) -> str:
     words = old.split()
     if not words or len(old) > 10_000:
         return ""
-    form = rb"\s+".join(map(re.escape, words))
-    found = re.search(form, data)
-    if found is None:
+    # Both with single spaces, so that one search finds it: a pattern would try each place anew.
+    spaced = b" ".join(data.split())
+    at = spaced.find(b" ".join(words))
+    if at < 0:
         return ": read the file and copy the passage exactly"
+    before = spaced.count(b" ", 0, at)
+    found = next(islice(re.finditer(rb"\S+", data), before, None))
     number = data.count(b"\n", 0, found.start()) + 1
     return f": a passage that differs in white space alone is at line {number}; copy it exactly"
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edged.errors import ConfigError
-from edged.web.document import PAGE_BYTES, PAGE_LINES, form, page_of, read_page
+from edged.web.document import INDENTED_MAX, PAGE_BYTES, PAGE_LINES, form, page_of, read_page
 from edged.web.fetch import Page
 
 
@@ -18,6 +18,10 @@ def page(data, kind="", charset="", cut=False):
 
 async def never(*_):
     raise AssertionError("nothing is to be parsed")
+
+
+NESTED = "[" * 900 + "1," * 5_000 + "1" + "]" * 900
+LONG = '["' + "x" * INDENTED_MAX + '"]'
 
 
 @pytest.mark.parametrize(
@@ -45,6 +49,9 @@ def test_a_page_is_read_as_what_it_is(data, kind, expected):
         ('{"b":', "text", '{"b":'),
         ("[" * 5_000, "text", "[" * 5_000),
         ('"ümlaut"', "json", '"ümlaut"'),
+        # Set out in lines, each number would stand behind 1,800 spaces.
+        (NESTED, "json", NESTED),
+        (LONG, "json", LONG),
     ],
 )
 async def test_json_is_indented_and_what_is_none_stays_as_it_is(text, extractor, shown):

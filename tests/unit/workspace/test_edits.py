@@ -93,3 +93,9 @@ def test_large_change_is_told_without_comparing_it():
     found = edit(data, data, data.replace("7", "8"))
     rows = edits.diff(data.encode(), found, "a").split("\n")
     assert len(rows) == 3 + 4_000
+
+
+def test_long_passage_that_is_not_there_is_looked_for_once():
+    """A pattern of its words was tried at each place of the file: minutes, and the loop with it."""
+    with pytest.raises(edits.EditError, match="copy the passage exactly"):
+        edit("a a " * 500_000, "a " * 4_900 + "b", "x")
