@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import binascii
+from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Literal
 
@@ -30,7 +31,7 @@ MEDIA_PART = 256 << 10
 """Bytes of a medium in one message."""
 
 SESSIONS = 512
-"""Named and identity sessions kept; the one longest unused is dropped."""
+"""Named and identity sessions kept; the longest unused of who has most is dropped."""
 
 
 class Description(msgspec.Struct, frozen=True):
@@ -139,7 +140,9 @@ class Control:
         session = self._sessions.pop(key, None)
         if session is None:
             if len(self._sessions) >= SESSIONS:
-                del self._sessions[next(iter(self._sessions))]
+                # Of the user who has most: nobody's many cost another the own.
+                most = Counter(user for user, _ in self._sessions).most_common(1)[0][0]
+                del self._sessions[next(key for key in self._sessions if key[0] == most)]
             session = Session(caller.session, self.services.clock, by_clock=identity)
         self._sessions[key] = session
         return session

@@ -92,7 +92,10 @@ def rows(found: dict[str, Any], note: str) -> Iterator[tuple[str, str]]:
     del shown["role"]
     lost = [_LOST] if found["audit_lost"] else []
     shown["board"], board = _board(found["board"])
-    shown["problems"] = [*found["problems"], *board, *lost, *([note] if note else [])]
+    channels = found.get("messages", {}).get("channels", {})
+    # What is well says no more than a word or two.
+    mute = [f"channel {name}: {state}" for name, state in channels.items() if ": " in state]
+    shown["problems"] = [*found["problems"], *board, *mute, *lost, *([note] if note else [])]
     for key, value in shown.items():
         yield from _ROWS[key](value) if key in _ROWS else [(key.replace("_", " "), _text(value))]
 

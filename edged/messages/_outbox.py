@@ -82,7 +82,16 @@ class _Waiting:
 class _Lane:
     """One channel and what waits for it."""
 
-    __slots__ = ("channel", "is_sending", "name", "next_try", "problem", "queue", "task")
+    __slots__ = (
+        "channel",
+        "given_up",
+        "is_sending",
+        "name",
+        "next_try",
+        "problem",
+        "queue",
+        "task",
+    )
 
     def __init__(self, name: str, channel: Channel) -> None:
         self.name, self.channel = name, channel
@@ -90,6 +99,8 @@ class _Lane:
         self.task: asyncio.Task[None] | None = None
         self.is_sending = False
         self.problem = ""
+        self.given_up = ""
+        """Why the last one was not taken; empty once another was."""
         self.next_try = 0.0
 
     @property
@@ -407,7 +418,7 @@ class Outbox:
         lane.queue.popleft()
         if lane.problem:
             log.info(f"messages: {lane.name} takes messages again")
-        lane.problem = ""
+        lane.problem = lane.given_up = ""
         self.sent += 1
         await self._forget(waiting, self._spool.remove)
         self._tell("message.sent", waiting, {})
@@ -418,6 +429,7 @@ class Outbox:
         if error.is_final or left <= 0 or error.retry_after_s > left:
             lane.queue.popleft()
             lane.problem = "" if error.is_final else reason
+            lane.given_up = reason
             self.given_up += 1
             how = "at once" if error.is_final else f"after {waiting.attempts} attempts"
             # The text is the user's; the log is everyone's who may read it.
@@ -469,7 +481,7 @@ class Outbox:
 
 def _state(lane: _Lane, now: float) -> str:
     if not lane.queue:
-        return "ok"
+        return f"failed, the last was given up: {lane.given_up}" if lane.given_up else "ok"
     if not lane.problem:
         return f"{len(lane.queue)} on the way"
     wait = max(0.0, lane.next_try - now)

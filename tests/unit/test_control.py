@@ -79,6 +79,15 @@ async def test_the_session_longest_unused_is_dropped(core):
     assert isinstance(again, Session)
 
 
+async def test_many_sessions_of_one_user_cost_no_other_the_own(core):
+    """What a session promoted would be gone with it."""
+    theirs = core.control.session(msgspec.structs.replace(core.owner, session="kitchen"))
+    for number in range(2 * SESSIONS):
+        core.control.session(msgspec.structs.replace(core.agent, session=str(number)))
+    again = core.control.session(msgspec.structs.replace(core.owner, session="kitchen"))
+    assert again is theirs
+
+
 # Describing -------------------------------------------------------------------------------
 
 

@@ -130,8 +130,12 @@ async def test_what_will_never_be_taken_is_given_up_at_once(post, door):
     outbox = post.outbox({"door": door})
     door.answers = [DeliveryError("HTTP 400: no such chat", is_final=True)]
     await outbox.put(ADA, Draft("bad"))
+    await post.settled(outbox)
+    told = outbox.health()["channels"]["door"]
+    assert told == "failed, the last was given up: HTTP 400: no such chat"
     await outbox.put(ADA, Draft("good"))
     await post.settled(outbox)
+    assert outbox.health()["channels"]["door"] == "ok"
     assert texts(door) == ["good"]
     assert post.waits == []
     assert [one["text"] for one in post.told("message.failed")] == ["bad"]
