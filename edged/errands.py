@@ -44,6 +44,17 @@ class Errands:
         await self._look(caller.user, name)
         self._dispatcher.check(caller, session, name, raw)
 
+    def check_target(self, caller: Caller, channel: str, chat_id: str) -> None:
+        """Refuse a channel or chat that the tool `message` would refuse.
+
+        Raises:
+            EdgedError: as `Outbox.target`.
+        """
+        outbox = self._dispatcher.services.messages()
+        # Without channels edged's own `message` is blocked, and refused by that.
+        if outbox is not None:
+            outbox.target(caller, channel, chat_id)
+
     async def call(self, caller: Caller, name: str, raw: bytes) -> Result:
         """Call a tool and wait for its end.
 

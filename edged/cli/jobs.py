@@ -98,12 +98,18 @@ def _show(job: dict[str, Any]) -> None:
             ("tool", job["tool"]),
             ("arguments", ", ".join(f"{k}={v}" for k, v in job["arguments"].items())),
             ("message", job["message"]),
+            ("to", _target(job) if job["message"] else ""),
             ("policy", policy),
         ]
     )
     for run in job["runs"]:
         show.out("")
         _run(run)
+
+
+def _target(job: dict[str, Any]) -> str:
+    channel = job["channel"] or "the default channel"
+    return f"{channel} ({job['chat_id']})" if job["chat_id"] else channel
 
 
 def _run(run: dict[str, Any]) -> None:

@@ -35,6 +35,7 @@ class Job(msgspec.Struct, frozen=True, omit_defaults=True):
         command: of the shell.
         message: what is sent, alone or after each run together with its output.
         channel, chat_id: where the caller was who added it.
+        to_channel, to_chat: where the message goes; empty: to the caller's, else the default.
         allowed: names that the caller was limited to.
         overlap: what happens when it is due while it runs.
         misfire: what happens when it could not run in time.
@@ -54,6 +55,8 @@ class Job(msgspec.Struct, frozen=True, omit_defaults=True):
     message: str = ""
     channel: str = ""
     chat_id: str = ""
+    to_channel: str = ""
+    to_chat: str = ""
     allowed: tuple[str, ...] | None = None
     overlap: Overlap = "skip"
     misfire: Misfire = "once"
@@ -72,6 +75,14 @@ class Job(msgspec.Struct, frozen=True, omit_defaults=True):
             self.chat_id,
             None if self.allowed is None else frozenset(self.allowed),
         )
+
+    @property
+    def target(self) -> tuple[str, str]:
+        """Channel and chat of its message; empty is the default one."""
+        channel = self.to_channel or self.channel
+        # The chat of the context is one of the context's channel.
+        context = self.chat_id if self.channel in ("", channel) else ""
+        return channel, self.to_chat or context
 
     @property
     def calls(self) -> tuple[str, ...]:

@@ -63,6 +63,9 @@ SELECT id FROM jobs WHERE due IS NOT NULL AND (:all OR (length > 0 AND due > :no
 """
 """Jobs that `replanned` may plan anew: few, or a start would take as long as there are jobs."""
 
+NAMED_MAX = 10
+"""Ids that are told of jobs that have one name."""
+
 _STATE = "enabled, due, dealt, retry, attempt, retried, ended"
 _RUN = "id, job, status, trigger, due, until, started, ended, attempt, output, call_id"
 _ADD_RUN = f"INSERT INTO runs ({_RUN}) VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
@@ -314,12 +317,15 @@ class Jobs:
             return self._row(db, job_id)
 
     def named(self, user: str | None, name: str) -> list[str]:
-        """Ids of a user's jobs of that name, or of everyone's (None); two at most."""
+        """Ids of a user's jobs of that name, or of everyone's (None); some of them."""
         where, values = "name = ?", [name]
         if user is not None:
             where, values = "user = ? AND name = ?", [user, name]
         with self._reading() as db:
-            rows = db.execute(f"SELECT id FROM jobs WHERE {where} LIMIT 2", values)  # noqa: S608
+            rows = db.execute(
+                f"SELECT id FROM jobs WHERE {where} ORDER BY id LIMIT ?",  # noqa: S608
+                (*values, NAMED_MAX),
+            )
             return [row[0] for row in rows]
 
     def page(self, user: str | None, limit: int, offset: int) -> tuple[list[Row], int]:

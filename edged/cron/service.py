@@ -1,8 +1,9 @@
 """Jobs as their users see them: who may add what, and how it is told.
 
 An agent sees and manages its user's jobs, but not those that run with an owner's
-rights; owners see and manage all. A job runs with the rights of who added it, which are
-checked then, at each change, and again at each run. Loop thread only.
+rights; owners see and manage all. A job keeps the rights it was added with until it is
+removed; whether they reach is checked then, at each change, and again at each run. Loop
+thread only.
 """
 
 from __future__ import annotations
@@ -75,6 +76,9 @@ class Errands(Protocol):
 
     async def check(self, caller: Caller, session: Any, name: str, raw: bytes) -> None:
         """Raise what a call would be refused with."""
+
+    def check_target(self, caller: Caller, channel: str, chat_id: str) -> None:
+        """Raise what a message would be refused with that goes there."""
 
     async def call(self, caller: Caller, name: str, raw: bytes) -> Result:
         """Call a tool."""
@@ -214,7 +218,8 @@ class Cron:
         user = None if caller.is_owner else caller.user
         limit = min(max(limit, 0), PAGE_MAX)
         rows, total = await self._thread.run(self._jobs.page, user, limit, max(offset, 0))
-        return Listing(tuple(self._view(row) for row in rows), total)
+        # What is stored alone: to reckon further for each of so many would hold up the loop.
+        return Listing(tuple(self._view(row, ahead=1) for row in rows), total)
 
     async def get(self, caller: Caller, ref: str, runs: int = RUNS_SHOWN) -> View:
         """A job with its newest runs.
@@ -429,7 +434,9 @@ class Cron:
             user = None if caller.is_owner else caller.user
             ids = await self._thread.run(self._jobs.named, user, ref)
             if len(ids) > 1:
-                raise NotFoundError(f"several jobs are named {ref[:64]!r}: say which id") from None
+                raise NotFoundError(
+                    f"several jobs are named {ref[:64]!r}: say which id: {', '.join(ids)}"
+                ) from None
             if not ids:
                 raise
             row = await self._thread.run(self._jobs.get, ids[0])
@@ -475,6 +482,8 @@ class Cron:
                     [Fault(f"arguments.{f.path}".rstrip("."), f.reason) for f in error.faults],
                     "cron",
                 ) from None
+        if job.message:
+            self._errands.check_target(caller, job.to_channel, job.to_chat)
 
     def _too_often(self, schedule: Schedule) -> list[Fault]:
         floor = self._limits.floor_s
@@ -542,7 +551,7 @@ class Cron:
             if name == "message" and len(job.calls) > 1:
                 told = outcome.text[-SENT_MAX:].strip()
                 verdict = "failed: " if outcome.is_error else ""
-                arguments = {"text": f"{job.message}\n\n{verdict}{told}".strip()}
+                arguments = {**given, "text": f"{job.message}\n\n{verdict}{told}".strip()}
             try:
                 made = await self._errands.call(job.caller, name, msgspec.json.encode(arguments))
             except EdgedError as error:
@@ -561,12 +570,12 @@ class Cron:
     def _zone(self, schedule: Schedule) -> Any:
         return self._jobs.zone(schedule.tz)
 
-    def _view(self, row: Row, runs: tuple[RunView, ...] = ()) -> View:
+    def _view(self, row: Row, runs: tuple[RunView, ...] = (), ahead: int = NEXT_RUNS) -> View:
         job, state, last = row
         schedule = job.schedule
         next_runs: tuple[float, ...] = ()
         if state.enabled and state.due is not None:
-            next_runs = schedule.times(state.due, NEXT_RUNS, self._zone(schedule))
+            next_runs = schedule.times(state.due, ahead, self._zone(schedule))
         wakes = state.wakes
         return View(
             job.id,
@@ -583,8 +592,7 @@ class Cron:
             job.tool,
             self._errands.shown(job.user, job.tool, job.arguments) if job.arguments else {},
             job.message,
-            job.channel,
-            job.chat_id,
+            *job.target,
             job.overlap,
             job.misfire,
             job.retries,
@@ -634,6 +642,9 @@ def _with(job: Job, spec: Spec) -> Job:
         said["arguments"] = spec.arguments
     elif said.get("tool") == "":
         said["arguments"] = {}
+    for name, value in (("to_channel", spec.channel), ("to_chat", spec.chat_id)):
+        if value is not None:
+            said[name] = value.strip()
     for name in ("overlap", "misfire", "retries"):
         if (value := getattr(spec, name)) is not None:
             said[name] = value
@@ -653,7 +664,9 @@ def _steps(job: Job) -> list[tuple[str, dict[str, Any]]]:
     elif job.tool:
         steps.append((job.tool, job.arguments))
     if job.message:
-        steps.append(("message", {"text": job.message}))
+        named = {"channel": job.to_channel, "chat_id": job.to_chat}
+        there = {name: value for name, value in named.items() if value}
+        steps.append(("message", {"text": job.message, **there}))
     return steps
 
 

@@ -38,6 +38,20 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             "is sent after each run, with the output."
         ),
     ] = None
+    channel: (
+        Annotated[
+            str,
+            Meta(
+                description="Where the message goes: a configured channel; by default the "
+                "caller's own.",
+                max_length=64,
+            ),
+        ]
+        | None
+    ) = None
+    chat_id: (
+        Annotated[str, Meta(description="Chat, topic or address there.", max_length=256)] | None
+    ) = None
     tool: Annotated[str | None, Meta(description="Tool to call, in place of a command.")] = None
     arguments: Annotated[dict[str, Any] | None, Meta(description="Inputs of that tool.")] = None
     tz: Annotated[

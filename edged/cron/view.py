@@ -23,7 +23,11 @@ class RunView(msgspec.Struct, frozen=True):
 
 
 class View(msgspec.Struct, frozen=True):
-    """A job as every door shows it; times are UTC, `tz` is the zone of its schedule."""
+    """A job as every door shows it; times are UTC, `tz` is the zone of its schedule.
+
+    `next_runs` are the next three, in a listing the next alone. `channel` and `chat_id` are
+    where its message goes; empty is the default channel, and the channel's own chat.
+    """
 
     id: str
     name: str

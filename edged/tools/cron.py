@@ -90,6 +90,9 @@ def _told(value: dict[str, Any]) -> str:
     lines = [_line(value)]
     known = ("command", "tool", "arguments", "message")
     lines += [f"{field}: {value[field]}" for field in known if value[field]]
+    if value["message"] and value["channel"]:
+        chat = f" ({value['chat_id']})" if value["chat_id"] else ""
+        lines.append(f"to: {value['channel']}{chat}")
     lines += [_run(run, value["tz"]) for run in value["runs"]]
     return "\n".join(lines)
 

@@ -145,6 +145,25 @@ async def test_job_of_a_tool_that_is_not_there_is_refused(board):
     assert "arguments.sensr: is not an input of this tool" in result.for_llm
 
 
+async def test_channel_of_a_message_is_kept_and_shown(folder):
+    """Contract, section 8: names that hosts inject; refused as the tool `message` would."""
+    said = {"schedule": "every 1h", "message": "tea", "name": "tea"}
+    config = "messages: {default: one, channels: {one: {kind: events}, two: {kind: events}}}"
+    async with running(data=folder, config=config) as board:
+        refused = await call(board, **said, channel="pigeon", chat_id="1")
+        assert refused.is_error
+        assert "no channel 'pigeon' is configured; there are: one, two" in refused.for_llm
+        made = await call(board, **said, channel="two", chat_id="kitchen")
+        assert not made.is_error, made.for_llm
+        assert "to: two (kitchen)" in (await call(board, action="get", id="tea")).for_llm
+        told = await verb(board, "jobs", "show", "tea")
+        assert re.search(r"^to +two \(kitchen\)$", told, re.MULTILINE)
+        found = json.loads(await verb(board, "jobs", "show", "tea", "--json"))
+        assert (found["channel"], found["chat_id"]) == ("two", "kitchen")
+        ran = await call(board, action="run", id="tea")
+        assert ran.structured["run"]["output"].startswith("message accepted for two (kitchen)")
+
+
 async def test_run_of_a_job_goes_the_one_call_path(board):
     """Contract, section 1: audited as its user's call, and told in the events."""
     result = await call(board, AGENT, schedule="every 1h", command="false", name="fails")

@@ -11,6 +11,7 @@ from edged.cron.spec import Spec
 from edged.errors import (
     BusyError,
     DeniedError,
+    EdgedError,
     InvalidArgumentsError,
     NotFoundError,
     StoreError,
@@ -201,11 +202,20 @@ async def test_whole_life_of_a_job_is_in_reach(world):
     ]  # fmt: skip
 
 
-async def test_name_that_two_jobs_have_names_none(world):
-    for _ in range(2):
-        await world.add(schedule="every 1h", name="twin")
-    with pytest.raises(NotFoundError, match="several jobs are named 'twin'"):
+async def test_name_that_two_jobs_have_is_answered_with_their_ids(world):
+    ids = sorted([(await world.add(schedule="every 1h", name="twin")).id for _ in range(2)])
+    with pytest.raises(NotFoundError) as caught:
         await world.cron.get(OWNER, "twin")
+    assert "several jobs are named 'twin': say which id: " + ", ".join(ids) in str(caught.value)
+
+
+async def test_listing_has_the_stored_next_run_alone(world):
+    """The next three of such an expression take milliseconds for each row."""
+    job = await world.add(schedule="0 0 L 2 sun#5")
+    assert len(job.next_runs) == 3
+    (row,) = (await world.cron.page(OWNER)).jobs
+    assert row.next_runs == (job.next_run,)
+    assert (await world.get(job.id)).next_runs == job.next_runs
 
 
 async def test_one_time_job_that_is_over_is_not_switched_on(world):
@@ -236,6 +246,48 @@ async def test_message_about_a_command_is_sent_once_with_its_output(world):
         ("message", {"text": "Daily reminder\n\n3 files"}),
     ]
     assert {(c.channel, c.chat_id) for _, c, _, _ in world.errands.calls} == {("telegram", "7")}
+
+
+@pytest.mark.parametrize("said", [{}, {"command": "ls"}])
+async def test_message_goes_to_the_channel_and_chat_that_were_named(world, said):
+    """Picoclaw's injected names, which the job keeps; commands still run as of the context."""
+    there = msgspec.structs.replace(AGENT, channel="matrix", chat_id="7")
+    job = await world.add(
+        there, schedule="every 1m", message="tea", channel="telegram", chat_id="42", **said
+    )
+    assert (job.channel, job.chat_id) == ("telegram", "42")
+    await world.pass_time(60)
+    _, caller, name, raw = world.errands.calls[-1]
+    sent = json.loads(raw)
+    assert (name, sent["channel"], sent["chat_id"]) == ("message", "telegram", "42")
+    assert (caller.channel, caller.chat_id) == ("matrix", "7")
+    answer = await world.cron.update(AGENT, None, job.id, Spec(channel="", chat_id=""))
+    assert (answer.job.channel, answer.job.chat_id) == ("matrix", "7")
+
+
+async def test_chat_of_the_context_is_none_of_another_channel(world):
+    there = msgspec.structs.replace(AGENT, channel="matrix", chat_id="7")
+    job = await world.add(there, schedule="every 1h", message="tea", channel="telegram")
+    assert (job.channel, job.chat_id) == ("telegram", "")
+
+
+async def test_message_to_an_unknown_channel_is_refused_when_it_is_added(world):
+    with pytest.raises(EdgedError, match="no channel 'pigeon'"):
+        await world.add(schedule="every 1h", message="tea", channel="pigeon")
+    assert (await world.cron.page(OWNER)).total == 0
+    job = await world.add(schedule="every 1h", message="tea")
+    with pytest.raises(EdgedError, match="no channel 'pigeon'"):
+        await world.cron.update(OWNER, None, job.id, Spec(channel="pigeon"))
+
+
+async def test_channel_to_send_to_opens_no_commands(world):
+    """Commands are held to the channel that their job was added from."""
+    world.limits = Limits(60.0, HOUR, 9, ("telegram",))
+    await world.stop()
+    await world.start()
+    there = msgspec.structs.replace(AGENT, channel="matrix")
+    with pytest.raises(DeniedError, match="not from 'matrix'"):
+        await world.add(there, schedule="every 1h", command="ls", message="x", channel="telegram")
 
 
 async def test_message_says_that_the_command_failed(world):

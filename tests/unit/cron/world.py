@@ -46,11 +46,16 @@ class Errands:
         self.world = world
         self.calls = []
         self.known = {"exec", "message", "work"}
+        self.channels = {"", "telegram"}
         self.outcomes = {}
 
     async def check(self, caller, session, name, raw):
         if name not in self.known:
             raise EdgedError(f"no tool named {name!r}")
+
+    def check_target(self, caller, channel, chat_id):
+        if channel not in self.channels:
+            raise EdgedError(f"no channel {channel!r}")
 
     async def call(self, caller, name, raw):
         self.calls.append((self.world.clock.now(), caller, name, raw))
