@@ -35,7 +35,7 @@ from edged.sections import SkillRegistry
 from edged.sections import Skills as Section
 from edged.sections import Web as WebSection
 from edged.skills import names
-from edged.skills.registries import Fetched, Hit, Registry, Release
+from edged.skills.registries import Fetched, Hit, MismatchError, Registry, Release
 from edged.skills.registries.directory import Registry as Directory
 from edged.skills.shelf import Entry, Shelf, files_of, read_lock, read_skill
 from edged.skills.stage import Lock, digest_of
@@ -283,8 +283,8 @@ class Skills:
     ) -> tuple[Registry, Release]:
         """The registry that has it, and what it has.
 
-        One that cannot be asked ends the search: another's skill of the same name must
-        not come in its place.
+        One that cannot be asked, or has it in another version or broken, ends the search:
+        another's skill of the same name must not come in its place.
         """
         if "://" in reference:
             for registry in self._all().values():
@@ -298,6 +298,8 @@ class Skills:
         for registry in asked:
             try:
                 return registry, await registry.resolve(client, reference, version)
+            except MismatchError:
+                raise
             except NotFoundError as error:
                 missing.append(str(error))
         told = "; ".join(missing) or "no registry is configured: see tools.skills.registries"
