@@ -426,6 +426,7 @@ class Skills:
         entries = await self._entries(shelf)
         chosen = [one for one in entries if (one.name == name if name else one.lock)]
         if name and not chosen:
+            await self._not_everyones(caller, shelf, name)
             raise NotFoundError(f"no skill named {name[:100]!r}")
         found = []
         async with self._client() as client:
@@ -479,9 +480,25 @@ class Skills:
         shelf = self._shelf(caller, everyone=everyone)
         async with self._locks.setdefault(shelf.path, asyncio.Lock()):
             await self._ready(shelf)
-            await _to_end(shelf.remove, name, force=force)
+            try:
+                await _to_end(shelf.remove, name, force=force)
+            except NotFoundError:
+                await self._not_everyones(caller, shelf, name)
+                raise
         self._changed(caller.user, {"name": name, "version": "", "source": ""})
         return os.path.join(shelf.path, ".replaced", name)
+
+    async def _not_everyones(self, caller: Caller, shelf: Shelf, name: str) -> None:
+        """Say so where a skill that a user does not have is everyone's.
+
+        Raises:
+            NotFoundError: it is.
+        """
+        everyones = self._everyones()
+        if shelf is everyones or all(one.name != name for one in await self._entries(everyones)):
+            return
+        remedy = "add --everyone (scope=everyone)" if caller.is_owner else "only an owner changes it"
+        raise NotFoundError(f"{name} is everyone's: {remedy}")
 
     # Reading ------------------------------------------------------------------------------
 

@@ -232,6 +232,19 @@ async def test_everyones_skills_are_changed_by_owners_alone(hub, site, tmp_path)
     assert await hub.rows(AGENT) == []
 
 
+async def test_everyones_skill_is_not_said_to_be_missing(hub, site):
+    site.clawhub()
+    await hub.install(OWNER, "pdf-tools", everyone=True)
+    for act in (hub.remove, hub.update):
+        with pytest.raises(NotFoundError, match="^pdf-tools is everyone's: add --everyone"):
+            await act(OWNER, "pdf-tools")
+        with pytest.raises(NotFoundError, match="^pdf-tools is everyone's: only an owner"):
+            await act(AGENT, "pdf-tools")
+        for everyone in (False, True):
+            with pytest.raises(NotFoundError, match="^no skill named 'none'"):
+                await act(OWNER, "none", everyone=everyone)
+
+
 async def test_front_matter_chooses_no_directory(hub, site, root):
     """Section 5, 45 and 42: the name comes from what was asked for."""
     files = files_of("../../evil")
