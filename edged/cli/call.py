@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import binascii
+import os
 import sys
 from typing import Any
 
@@ -19,7 +20,7 @@ from edged.results import Audio, Block, Image, ResourceLink, Result, Text, joine
 
 EXAMPLE = "edged call hello name=Ada\nedged call my_tool --args '{\"count\": 3}' --stream"
 
-_AT = "name a text file after the @, or give text that begins with one in --args"
+_AT = "name a text file after the @"
 
 FAILURE_MAX = 256 << 10
 """Bytes of a failure that are printed whole; of a longer one the cut, and where all of it is."""
@@ -34,7 +35,7 @@ def options(parser: Parser) -> None:
         nargs="*",
         # Else argparse counts them among the required ones.
         default=[],
-        help="inputs; key=@file reads a file",
+        help="inputs; key=@file reads a file, key=@@daily is the text @daily",
     )
     parser.add_argument(
         "--args", metavar="JSON", help="all inputs as one object; - or @file reads"
@@ -88,18 +89,26 @@ def _pairs(words: list[str]) -> dict[str, Any]:
             raise UsageError(f"{word!r} is no input: write key=value")
         if key in pairs:
             raise UsageError(f"{key} is given twice: an input has one value")
-        pairs[key] = _file(key, value[1:]) if value.startswith("@") else value
+        pairs[key] = _told(key, value[1:]) if value.startswith("@") else value
     return pairs
 
 
-def _file(key: str, path: str) -> str:
+def _told(key: str, path: str) -> str:
+    """The text of a file; where its name begins with `@` and no such file is, that name."""
+    if path.startswith("@") and not os.path.lexists(path):
+        return path
+    text = show.cut(path, 40)
+    return _file(key, path, f"{_AT}, or write @@{text} for the text @{text}")
+
+
+def _file(key: str, path: str, remedy: str = _AT) -> str:
     try:
         with open(path, encoding="utf-8", newline="") as file:
             return file.read()
     except OSError as error:
-        raise UsageError(f"{key}: {cannot('read', path, error, _AT)}") from None
+        raise UsageError(f"{key}: {cannot('read', path, error, remedy)}") from None
     except UnicodeDecodeError:
-        raise UsageError(f"{key}: {path} is not UTF-8 text: {_AT}") from None
+        raise UsageError(f"{key}: {path} is not UTF-8 text: {remedy}") from None
 
 
 def _object(text: str) -> Any:

@@ -86,4 +86,8 @@ def _keys(file: str) -> list[str]:
         raise UsageError(f"--key-file: {cannot('read', file, error)}") from None
     except UnicodeDecodeError:
         raise UsageError(f"--key-file {file} is not UTF-8 text") from None
-    return [line.strip() for line in text.splitlines() if line.strip()]
+    found = [line.strip() for line in text.splitlines() if line.strip()]
+    if not found:
+        # An empty list would delete the keys that are set.
+        raise UsageError(f"--key-file {file} has no key in it")
+    return found

@@ -35,7 +35,7 @@ from edged.sections import SkillRegistry
 from edged.sections import Skills as Section
 from edged.sections import Web as WebSection
 from edged.skills import names
-from edged.skills.registries import Fetched, Hit, Registry, Release
+from edged.skills.registries import Fetched, Hit, MismatchError, Registry, Release
 from edged.skills.registries.directory import Registry as Directory
 from edged.skills.shelf import Entry, Shelf, files_of, read_lock, read_skill
 from edged.skills.stage import Lock, digest_of
@@ -283,8 +283,8 @@ class Skills:
     ) -> tuple[Registry, Release]:
         """The registry that has it, and what it has.
 
-        One that cannot be asked ends the search: another's skill of the same name must
-        not come in its place.
+        One that cannot be asked, or has it in another version or broken, ends the search:
+        another's skill of the same name must not come in its place.
         """
         if "://" in reference:
             for registry in self._all().values():
@@ -298,6 +298,8 @@ class Skills:
         for registry in asked:
             try:
                 return registry, await registry.resolve(client, reference, version)
+            except MismatchError:
+                raise
             except NotFoundError as error:
                 missing.append(str(error))
         told = "; ".join(missing) or "no registry is configured: see tools.skills.registries"
@@ -424,6 +426,7 @@ class Skills:
         entries = await self._entries(shelf)
         chosen = [one for one in entries if (one.name == name if name else one.lock)]
         if name and not chosen:
+            await self._not_everyones(caller, shelf, name)
             raise NotFoundError(f"no skill named {name[:100]!r}")
         found = []
         async with self._client() as client:
@@ -477,9 +480,25 @@ class Skills:
         shelf = self._shelf(caller, everyone=everyone)
         async with self._locks.setdefault(shelf.path, asyncio.Lock()):
             await self._ready(shelf)
-            await _to_end(shelf.remove, name, force=force)
+            try:
+                await _to_end(shelf.remove, name, force=force)
+            except NotFoundError:
+                await self._not_everyones(caller, shelf, name)
+                raise
         self._changed(caller.user, {"name": name, "version": "", "source": ""})
         return os.path.join(shelf.path, ".replaced", name)
+
+    async def _not_everyones(self, caller: Caller, shelf: Shelf, name: str) -> None:
+        """Say so where a skill that a user does not have is everyone's.
+
+        Raises:
+            NotFoundError: it is.
+        """
+        everyones = self._everyones()
+        if shelf is everyones or all(one.name != name for one in await self._entries(everyones)):
+            return
+        remedy = "add --everyone (scope=everyone)" if caller.is_owner else "only an owner changes it"
+        raise NotFoundError(f"{name} is everyone's: {remedy}")
 
     # Reading ------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 import msgspec
 
+from edged.errors import NotFoundError
 from edged.sections import SkillRegistry
 from edged.skills.stage import Stage
 
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
 
 DESCRIPTION_MAX = 300
 """Characters of a stranger's description of a skill."""
+
+
+class MismatchError(NotFoundError):
+    """The skill is there, but not as it was asked for; no other registry is asked."""
 
 
 class Hit(msgspec.Struct, frozen=True):
@@ -107,7 +112,9 @@ class Registry(Protocol):
         """The version that is meant; the newest where `version` is empty.
 
         Raises:
-            NotFoundError: no such skill or version.
+            MismatchError: the skill is there, and not that version.
+            NotFoundError: no such skill.
+            RemoteProtocolError: it is there, and is broken.
             DeniedError: it is withdrawn, blocked or taken for malware.
             EdgedError: it cannot be asked.
         """

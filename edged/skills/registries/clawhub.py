@@ -21,7 +21,7 @@ from edged.errors import (
 from edged.sections import SkillRegistry
 from edged.skills import archive, names
 from edged.skills.client import Client, Reply, Server, decoded, query, unexpected
-from edged.skills.registries import DESCRIPTION_MAX, Fetched, Hit, Release, rewind
+from edged.skills.registries import DESCRIPTION_MAX, Fetched, Hit, MismatchError, Release, rewind
 from edged.skills.registries.github import tarball
 from edged.skills.stage import Stage
 
@@ -166,12 +166,12 @@ class Registry:
         latest = detail.latest_version.version if detail.latest_version else ""
         wanted = version or latest
         if not wanted:
-            raise NotFoundError(f"{self.name}: {slug} has no version yet")
+            raise MismatchError(f"{self.name}: {slug} has no version yet")
         path = f"skills/{quote(slug)}/versions/{quote(wanted, safe='')}"
         reply = await self._get(client, path, ownerHandle=owner)
         if reply.status == 404:
             newest = f"; the newest is {latest}" if latest else ""
-            raise NotFoundError(f"{self.name}: {slug} has no version {wanted!r}{newest}")
+            raise MismatchError(f"{self.name}: {slug} has no version {wanted!r}{newest}")
         self._check(reply, slug)
         files = {one.path: one.sha256 for one in decoded(self.name, reply, _Version).version.files}
         if not files or not all(_SHA256.fullmatch(one) for one in files.values()):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from edged.errors import NotFoundError, RemoteProtocolError
 from edged.sections import SkillRegistry
 from edged.skills import document, names
-from edged.skills.registries import DESCRIPTION_MAX, Fetched, Hit, Release, matches
+from edged.skills.registries import DESCRIPTION_MAX, Fetched, Hit, MismatchError, Release, matches
 from edged.skills.shelf import files_of, hash_of, read_skill
 from edged.skills.stage import FILES_MAX, Stage, digest_of
 
@@ -56,24 +56,26 @@ class Registry:
 
     def find(self, reference: str, version: str) -> Release:
         """As `resolve`; blocking calls."""
-        found = [
-            (path, facts)
-            for path, facts in self._all()
-            if reference in (path, path.rpartition("/")[2])
-        ]
+        named = [one for one in self._each() if reference in (one[0], one[0].rpartition("/")[2])]
+        found = [one for one in named if one[1] is not None] or named
         exact = [one for one in found if one[0] == reference] or found
-        if len(exact) != 1:
-            paths = ", ".join(path for path, _ in exact)
-            what = f"{len(exact)} are named so: {paths}" if exact else f"see {self._path}"
-            raise NotFoundError(f"{self.name}: no skill {reference[:100]!r}: {what}")
-        path, facts = exact[0]
+        if not exact:
+            reason = f"no skill {reference[:100]!r}: see {self._path}"
+            raise NotFoundError(f"{self.name}: {reason}")
+        if len(exact) > 1:
+            paths = ", ".join(path for path, _, _ in exact)
+            reason = f"no skill {reference[:100]!r}: {len(exact)} are named so: {paths}"
+            raise MismatchError(f"{self.name}: {reason}")
+        path, facts, problem = exact[0]
+        if facts is None:
+            raise RemoteProtocolError(f"{self.name}: {path}: {problem}")
         try:
             files = self._files(os.path.join(self._path, path))
         except OSError as error:
             raise NotFoundError(f"{self.name}: {path} cannot be read: {error.strerror}") from None
         has = facts.version or digest_of(files)[:12]
         if version and version != has:
-            raise NotFoundError(f"{self.name}: {path} has version {has}, not {version!r}")
+            raise MismatchError(f"{self.name}: {path} has version {has}, not {version!r}")
         return Release(self.name, path, path.rpartition("/")[2], has, files)
 
     async def fetch(self, _client: Client, release: Release, _spool: BinaryIO) -> Fetched:
@@ -111,6 +113,12 @@ class Registry:
 
     def _all(self) -> Iterator[tuple[str, document.Facts]]:
         """Every skill that can be loaded, by its path in the directory."""
+        for path, facts, _ in self._each():
+            if facts is not None:
+                yield path, facts
+
+    def _each(self) -> Iterator[tuple[str, document.Facts | None, str]]:
+        """As `_all`, with those that cannot be loaded, and why."""
         waiting, looked = [("", 0)], 0
         while waiting:
             below, depth = waiting.pop()
@@ -132,7 +140,7 @@ class Registry:
                     return
                 path = f"{below}/{name}" if below else name
                 facts, problem = read_skill(os.path.join(self._path, path), name)
-                if facts is not None:
-                    yield path, facts
-                elif problem == "no SKILL.md" and depth + 1 < DEPTH_MAX and name != "node_modules":
+                if problem != "no SKILL.md":
+                    yield path, facts, problem
+                elif depth + 1 < DEPTH_MAX and name != "node_modules":
                     waiting.append((path, depth + 1))

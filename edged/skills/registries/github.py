@@ -21,7 +21,15 @@ from edged.errors import (
 from edged.sections import SkillRegistry
 from edged.skills import archive, names
 from edged.skills.client import Client, Reply, Server, decoded, query, unexpected
-from edged.skills.registries import DESCRIPTION_MAX, Fetched, Hit, Release, matches, rewind
+from edged.skills.registries import (
+    DESCRIPTION_MAX,
+    Fetched,
+    Hit,
+    MismatchError,
+    Release,
+    matches,
+    rewind,
+)
 
 API = "https://api.github.com"
 SITE = "github.com"
@@ -138,7 +146,9 @@ class Registry:
             limit=1 << 16,
         )
         if reply.status in (404, 409, 422):
-            raise NotFoundError(f"{self.name}: no {ref!r} of {repository}: {reply.text}")
+            # 422: the repository is there, and has no such commit.
+            kind = MismatchError if reply.status == 422 else NotFoundError
+            raise kind(f"{self.name}: no {ref!r} of {repository}: {reply.text}")
         commit = reply.body.decode("ascii", "replace").strip()
         if reply.status != 200 or not _COMMIT.fullmatch(commit):
             raise unexpected(self.name, reply, f"does not give {repository}")

@@ -15,7 +15,15 @@ from edged.errors import NotFoundError, RemoteProtocolError
 from edged.sections import SkillRegistry
 from edged.skills import archive, names
 from edged.skills.client import Client, Reply, Server, decoded, unexpected
-from edged.skills.registries import DESCRIPTION_MAX, Fetched, Hit, Release, matches, rewind
+from edged.skills.registries import (
+    DESCRIPTION_MAX,
+    Fetched,
+    Hit,
+    MismatchError,
+    Release,
+    matches,
+    rewind,
+)
 from edged.skills.stage import Stage
 
 WELL_KNOWN = "/.well-known/agent-skills/index.json"
@@ -74,7 +82,7 @@ class Registry:
             raise NotFoundError(f"{self.name}: no skill {reference[:100]!r} in {self._index}")
         if not fit:
             has = ", ".join(names.line(_version(row), 64) for row in rows[:10])
-            raise NotFoundError(f"{self.name}: {reference} has version {has}, not {version!r}")
+            raise MismatchError(f"{self.name}: {reference} has version {has}, not {version!r}")
         row = fit[0]
         digest = row.digest.removeprefix(_DIGEST)
         if row.digest and (not row.digest.startswith(_DIGEST) or len(digest) != 64):

@@ -127,6 +127,21 @@ def test_files_are_read_where_they_are_named(daemon, tmp_path):
     assert msgspec.json.decode(client.called[1][1]) == {"a": 2}
 
 
+@pytest.mark.parametrize("text", ["@daily", "@all come", "@a/b\nc", "@" + "long" * 100, "@@", "@"])
+def test_text_that_begins_with_an_at_is_written_with_two(text, daemon):
+    client = daemon()
+    assert run(["call", "t", f"a=@{text}"]) == 0
+    assert client.called[0][1] == {"a": text}
+
+
+def test_file_whose_name_begins_with_an_at_is_read(daemon, tmp_path, monkeypatch):
+    client = daemon()
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "@daily").write_text("of the file")
+    assert run(["call", "t", "a=@@daily"]) == 0
+    assert client.called[0][1] == {"a": "of the file"}
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
@@ -137,6 +152,8 @@ def test_files_are_read_where_they_are_named(daemon, tmp_path):
         (["--args", "{}", "a=1"], "'a=1': --args gives the inputs already: use one"),
         (['{"a": 1}'], "inputs as a JSON object go with --args"),
         (["a=@/none"], "a: cannot read /none: No such file or directory: name a text file"),
+        (["a=@daily"], "after the @, or write @@daily for the text @daily"),
+        (["--args", "@@daily"], "--args: cannot read @daily: No such file"),
         (["--args", " "], "--args is empty: give an object"),
         (["--args", "@/dev/null"], "--args @/dev/null is empty: give an object"),
         (["--output", "/dev/null/x"], "cannot write /dev/null/x: Not a directory: name another"),

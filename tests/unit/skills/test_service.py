@@ -165,6 +165,42 @@ async def test_registry_that_is_down_gives_no_way_to_another(site, make):
         assert public.requests == []
 
 
+@pytest.mark.parametrize("kind", ["directory", "http", "clawhub", "github"])
+async def test_registry_without_that_version_gives_no_way_to_another(kind, site, make, tmp_path):
+    """A stranger's skill of the same name may have it."""
+    lay(tmp_path / "own", "pdf-tools", "Own.")
+    site.clawhub()
+    row = {"name": "pdf-tools", "type": "archive", "url": "x.zip", "version": "1.0.0"}
+    site.set("/index.json", {"skills": [row]})
+    # GitHub REST, "Get a commit": 422 where the repository has no such one.
+    site.set("/repos/acme/pdf-tools/commits/9.9.9", {"message": "No commit found"}, 422)
+    first = {
+        "directory": SkillRegistry(kind="directory", path=str(tmp_path / "own")),
+        "http": SkillRegistry(kind="http", url=f"{site.url}/index.json"),
+        "clawhub": SkillRegistry(kind="clawhub", url=site.url),
+        "github": SkillRegistry(kind="github", url=site.url),
+    }
+    name = "acme/pdf-tools" if kind == "github" else "pdf-tools"
+    async with Site().serve() as public:
+        public.clawhub(owner="acme", version="9.9.9")
+        skills = make(mine=first[kind], public=SkillRegistry(kind="clawhub", url=public.url))
+        with pytest.raises(NotFoundError, match=r"^mine: .*9\.9\.9"):
+            await skills.install(OWNER, name, version="9.9.9")
+        assert public.requests == []
+
+
+async def test_broken_skill_is_told_and_gives_no_way_to_another(site, make, tmp_path):
+    lay(tmp_path / "own", "pdf-tools", body=b"broken")
+    skills = make(
+        mine=SkillRegistry(kind="directory", path=str(tmp_path / "own")),
+        clawhub=SkillRegistry(url=site.url),
+    )
+    site.clawhub()
+    with pytest.raises(RemoteProtocolError, match="^mine: pdf-tools: SKILL.md:1: "):
+        await skills.install(OWNER, "pdf-tools")
+    assert site.requests == []
+
+
 async def test_only_configured_registries_are_asked(hub, site):
     for source in ("nobody", "http://evil.example", "https://clawhub.ai"):
         with pytest.raises(InvalidArgumentsError, match="is no registry of the configuration"):
@@ -194,6 +230,19 @@ async def test_everyones_skills_are_changed_by_owners_alone(hub, site, tmp_path)
             await act
     assert "/.replaced/" in await hub.remove(OWNER, "pdf-tools", everyone=True)
     assert await hub.rows(AGENT) == []
+
+
+async def test_everyones_skill_is_not_said_to_be_missing(hub, site):
+    site.clawhub()
+    await hub.install(OWNER, "pdf-tools", everyone=True)
+    for act in (hub.remove, hub.update):
+        with pytest.raises(NotFoundError, match="^pdf-tools is everyone's: add --everyone"):
+            await act(OWNER, "pdf-tools")
+        with pytest.raises(NotFoundError, match="^pdf-tools is everyone's: only an owner"):
+            await act(AGENT, "pdf-tools")
+        for everyone in (False, True):
+            with pytest.raises(NotFoundError, match="^no skill named 'none'"):
+                await act(OWNER, "none", everyone=everyone)
 
 
 async def test_front_matter_chooses_no_directory(hub, site, root):
