@@ -497,7 +497,9 @@ class Skills:
         everyones = self._everyones()
         if shelf is everyones or all(one.name != name for one in await self._entries(everyones)):
             return
-        remedy = "add --everyone (scope=everyone)" if caller.is_owner else "only an owner changes it"
+        remedy = (
+            "add --everyone (scope=everyone)" if caller.is_owner else "only an owner changes it"
+        )
         raise NotFoundError(f"{name} is everyone's: {remedy}")
 
     # Reading ------------------------------------------------------------------------------
