@@ -24,7 +24,7 @@ from gi.repository import GLib, UMockdev  # noqa: E402  after its version
 
 from edged.clock import SystemClock  # noqa: E402
 from edged.drivers import lm75  # noqa: E402
-from tests.integration.bus.umockdev_i2c import BCM2835, Kernel, lay  # noqa: E402
+from tests.integration.bus.umockdev_i2cdev import BCM2835, Kernel, lay  # noqa: E402
 
 CLOCK_S = 1e-5
 ADDRESSES = lm75.INFO.addresses
