@@ -17,6 +17,13 @@ import msgspec
 DEPTH_MAX = 16
 """Substitutions and shells inside each other that are looked into."""
 
+WORK_LEAST = 1 << 16
+"""Characters and words that are looked at in the whole, whatever a text's length."""
+
+WORK_EACH = 4
+"""How often, beside that, each character of a text may be looked at: what `eval` is given
+is read as its argument and as a command, and so doubles with every level."""
+
 SHELLS = frozenset({"sh", "bash", "zsh", "dash", "ash", "ksh", "mksh", "fish", "csh", "tcsh"})
 
 
@@ -50,11 +57,13 @@ class Command(msgspec.Struct):
         words: the program and its arguments, without assignments and keywords.
         redirects: in their order; here-documents have their text.
         feeds: the command whose output it reads by a pipe, or None.
+        runs: its own words, and those of each command that it runs by its arguments.
     """
 
     words: list[str] = []
     redirects: list[Redirect] = []
     feeds: Command | None = None
+    runs: list[list[str]] = []
 
     @property
     def text(self) -> str:
@@ -68,17 +77,26 @@ class Script(msgspec.Struct):
     Attributes:
         commands: all simple commands.
         substitutions: `$(…)` and backquotes, as they are written.
-        too_deep: whether something is nested deeper than is looked.
+        too_deep: whether something is nested deeper, or more often, than is looked.
+        work: characters and words that may still be looked at.
     """
 
     commands: list[Command] = []
     substitutions: list[str] = []
     too_deep: bool = False
+    work: int = 0
+
+    def spend(self, amount: int) -> bool:
+        """Whether so much more may be looked at; if not, the script is too deep."""
+        self.work -= amount
+        if self.work < 0:
+            self.too_deep = True
+        return self.work >= 0
 
 
 def parse(text: str) -> Script:
     """Take a command line apart."""
-    script = Script([], [])
+    script = Script([], [], work=WORK_LEAST + WORK_EACH * len(text))
     _read(text, script, 0)
     return script
 
@@ -100,8 +118,8 @@ _ANSI_C = re.compile(r"\\(x[0-9a-fA-F]{1,2}|u[0-9a-fA-F]{1,4}|[0-7]{1,3}|.)", re
 def _read(text: str, script: Script, depth: int) -> None:
     if depth > DEPTH_MAX:
         script.too_deep = True
-        return
-    _Reader(text, script, depth).read()
+    elif script.spend(len(text)):
+        _Reader(text, script, depth).read()
 
 
 class _Reader:
@@ -118,6 +136,7 @@ class _Reader:
         self._operator = ""
         self._before: Command | None = None
         self._bodies: list[_Body] = []
+        self._awaits_body = False
         self._waiting: list[Command] = []
 
     def read(self) -> None:
@@ -244,8 +263,8 @@ class _Reader:
             return
         if self._depth >= DEPTH_MAX:
             self._script.too_deep = True
-            return
-        _Reader(text, self._script, self._depth + 1)._quoted("")  # noqa: SLF001  its own kind
+        elif self._script.spend(len(text)):
+            _Reader(text, self._script, self._depth + 1)._quoted("")  # noqa: SLF001  its own kind
 
     def _find(self, what: str, start: int) -> int:
         end = self._text.find(what, start)
@@ -323,6 +342,7 @@ class _Reader:
         if operator in ("<<", "<<-"):
             place = len(self._redirects)
             self._bodies.append(_Body(self._redirects, place, word.text, word.plain))
+            self._awaits_body = True
         self._redirects.append(Redirect(operator, word.text))
 
     def _end_command(self) -> Command | None:
@@ -335,7 +355,8 @@ class _Reader:
         command = Command(words, self._redirects, before)
         self._redirects = []
         self._script.commands.append(command)
-        if any(body.redirects is command.redirects for body in self._bodies):
+        awaits_body, self._awaits_body = self._awaits_body, False
+        if awaits_body:
             self._waiting.append(command)
         else:
             _read_shells(command, self._script, self._depth)
@@ -385,7 +406,8 @@ def _without_keywords(words: Sequence[Word]) -> list[str]:
 
 def _read_shells(command: Command, script: Script, depth: int) -> None:
     """Read what a shell is given to run: `sh -c`, `eval`, a here-document, a here-string."""
-    for words in unwrapped(command.words):
+    command.runs = _unwrapped(command.words, script)
+    for words in command.runs:
         name = program(words)
         if name == "eval":
             _read(" ".join(words[1:]), script, depth + 1)
@@ -442,34 +464,63 @@ _OPERANDS = {"timeout": 1, "chroot": 1, "flock": 1}
 """What stands before the command there."""
 
 
-def unwrapped(words: Sequence[str], depth: int = 0) -> Iterator[list[str]]:
-    """A command, and those that it runs by its arguments: `env A=1 nice rm`, `find -exec`."""
-    words = list(words)
-    while words and _ASSIGNMENT.match(words[0]):
-        words.pop(0)
-    if not words or depth > DEPTH_MAX:
-        return
-    yield words
-    name = program(words)
-    if name in _WRAPPERS:
-        yield from unwrapped(_after_options(words[1:], name), depth + 1)
-    elif name == "find":
-        for place, word in enumerate(words):
-            if word in ("-exec", "-execdir", "-ok", "-okdir"):
-                yield from unwrapped(words[place + 1 :], depth + 1)
+def _unwrapped(words: Sequence[str], script: Script) -> list[list[str]]:
+    """A command, and those that it runs by its arguments: `env A=1 nice rm`, `find -exec`.
+
+    A command is found once, by the place of its program, however many ways lead there; the
+    first `find` is searched to its end, and so for every other one inside.
+    """
+    is_searched = False
+    found: dict[int, list[str]] = {}
+    waiting = [(0, len(words))]
+    while waiting:
+        start, end = waiting.pop()
+        while start < end and _ASSIGNMENT.match(words[start]):
+            start += 1
+        if start >= end or start in found:
+            continue
+        if not script.spend(end - start):
+            break
+        found[start] = list(words[start:end])
+        name = program(found[start])
+        if name in _WRAPPERS:
+            waiting.append((_after_options(words, start + 1, end, name), end))
+        elif name == "find" and not is_searched:
+            is_searched = True
+            waiting.extend(_executed(words, start, end))
+    return list(found.values())
 
 
-def _after_options(words: list[str], name: str) -> list[str]:
+def _executed(words: Sequence[str], start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Where the commands of a `find` begin and end, the last one first.
+
+    They end at `;`, those of `-exec` also at a `+` behind `{}` (POSIX.1-2017, XCU, find).
+    Each `-exec` counts, even where it may be another's argument: `-name -exec -exec rm`.
+    """
+    semicolon = either = end
+    for place in range(end - 1, start, -1):
+        word = words[place]
+        if word == ";":
+            semicolon = either = place
+        elif word == "+" and words[place - 1] == "{}":
+            either = place
+        elif word in ("-exec", "-execdir"):
+            yield place + 1, either
+        elif word in ("-ok", "-okdir"):
+            yield place + 1, semicolon
+
+
+def _after_options(words: Sequence[str], at: int, end: int, name: str) -> int:
+    """Where the command of a wrapper begins, whose own arguments begin at `at`."""
     valued = _WRAPPERS[name]
-    at = 0
-    while at < len(words) and words[at].startswith("-") and words[at] != "-":
+    while at < end and words[at].startswith("-") and words[at] != "-":
         word = words[at]
         at += 1
         if word == "--":
             break
         if len(word) == 2 and word[1] in valued:
             at += 1
-    return words[at + _OPERANDS.get(name, 0) :]
+    return at + _OPERANDS.get(name, 0)
 
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")

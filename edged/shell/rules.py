@@ -64,7 +64,8 @@ def _shown(text: str) -> str:
 
 def _findings(text: str, script: Script) -> Iterator[Finding]:
     if script.too_deep:
-        yield Finding(text, "it is nested too deeply to be looked at: put it into a file")
+        reason = "it is nested too deeply or too often to be looked at: put it into a file"
+        yield Finding(text, reason)
     for substitution in script.substitutions:
         reason = "command substitution is refused: run the inner command first, or use a pipe"
         yield Finding(substitution, reason)
@@ -75,7 +76,7 @@ def _findings(text: str, script: Script) -> Iterator[Finding]:
 
 
 def _of_command(command: Command) -> Iterator[Finding]:
-    for words in commands.unwrapped(command.words):
+    for words in command.runs:
         name = commands.program(words)
         reason = _PROGRAMS[name](words) if name in _PROGRAMS else ""
         if not reason and name.startswith("mkfs"):

@@ -40,6 +40,15 @@ def test_command_of_the_list_is_refused_however_it_is_written(text):
     assert why(text).startswith("not run: `")
 
 
+def test_command_that_is_read_over_and_over_is_refused_and_told_so():
+    reason = why("find -exec eval " * 40)
+    assert "it is nested too deeply or too often to be looked at: put it into a file" in reason
+
+
+def test_command_behind_many_wrappers_is_refused():
+    assert "rm that takes whole directories" in why("nice " * 40 + "rm -rf x")
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -50,7 +59,7 @@ def test_command_of_the_list_is_refused_however_it_is_written(text):
         "man reboot", "which sudo", "grep -r 'chmod 777' .", "echo y | bash install.sh",
         "echo x | sh -c cat", "cat a | python3 -c 'import sys'", "cat a | python3 b.py",
         "cat <<'E' > a.sh\nrm -rf $(x)\nE", "for f in reboot sudo; do echo $f; done",
-        "node skills/x.js", "rm -- -rf", "dd-stats a", "journalctl -u reboot",
+        "find . -exec rm -f {} + -print", "find . -exec rm -f {} \\; -print", "node skills/x.js", "rm -- -rf", "dd-stats a", "journalctl -u reboot",
     ],
 )  # fmt: skip
 def test_command_that_only_looks_like_one_is_not(text):
