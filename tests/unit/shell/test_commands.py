@@ -99,12 +99,17 @@ def calls(text):
     [
         "find -exec ", "find -exec a -exec ", "find -okdir nice env A=1 ", "env ", "nice -n 5 ",
         "xargs -n 1 ", "timeout 5 find . -exec ", "a <<x;", "find -exec a {} + ", "find -exec sh ",
-        "find -exec nice -exec ",
     ],
 )  # fmt: skip
 def test_work_grows_with_the_length_of_a_command_and_no_faster(one):
     """Each word is at most one command's program, each here-document one command's."""
     ten, twenty, forty = (calls(one * n + "true") for n in (10, 20, 40))
+    assert forty - twenty <= 2.2 * (twenty - ten)
+
+
+def test_command_to_which_many_ways_lead_is_looked_at_once():
+    """Here `nice` takes `-exec` for its option, and `find` for its own."""
+    ten, twenty, forty = (calls("find " + "-exec nice " * n + "true") for n in (10, 20, 40))
     assert forty - twenty <= 2.2 * (twenty - ten)
 
 
