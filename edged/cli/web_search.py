@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from typing import Any
 
 from edged.cli import UsageError, show
 from edged.cli.faults import cannot
-from edged.cli.parser import Parser, add_connection, add_json, connect, count
+from edged.cli.parser import Parser, add_connection, add_json, connect
 
 EXAMPLE = (
     "edged web-search\n"
     "edged web-search brave --key-file brave.key --first\n"
     "edged web-search searxng --base-url http://127.0.0.1:8888"
 )
+
+
+RESULTS_MAX = 50
 
 
 def options(parser: Parser) -> None:
@@ -24,7 +28,7 @@ def options(parser: Parser) -> None:
     switch.add_argument("--enable", action="store_true", help="ask it")
     switch.add_argument("--disable", action="store_true", help="do not ask it")
     parser.add_argument("--key-file", metavar="FILE", help="its keys, one a line; -: from stdin")
-    parser.add_argument("--max-results", metavar="N", type=count, help="results of one search")
+    parser.add_argument("--max-results", metavar="N", type=_results, help="results of one search")
     parser.add_argument("--base-url", metavar="URL", help="its server; empty: the usual one")
     parser.add_argument("--proxy", metavar="URL", help="proxy of search and fetch; empty: none")
     add_json(parser)
@@ -49,6 +53,13 @@ def run(args: Any) -> int:
     if found["proxy"]:
         show.out(f"proxy: {found['proxy']}")
     return 0
+
+
+def _results(text: str) -> int:
+    """The type of the option."""
+    if not (text.isascii() and text.isdigit() and len(text) < 20 and 1 <= int(text) <= RESULTS_MAX):
+        raise argparse.ArgumentTypeError(f"must be from 1 to {RESULTS_MAX}, not {text}")
+    return int(text)
 
 
 def _body(args: Any) -> dict[str, Any]:
