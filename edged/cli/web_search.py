@@ -57,7 +57,9 @@ def run(args: Any) -> int:
 
 def _results(text: str) -> int:
     """The type of the option."""
-    if not (text.isascii() and text.isdigit() and len(text) < 20 and 1 <= int(text) <= RESULTS_MAX):
+    if not (
+        text.isascii() and text.isdigit() and len(text) < 20 and 1 <= int(text) <= RESULTS_MAX
+    ):
         raise argparse.ArgumentTypeError(f"must be from 1 to {RESULTS_MAX}, not {text}")
     return int(text)
 

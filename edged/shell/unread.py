@@ -28,7 +28,8 @@ def plain(data: bytes) -> str:
         data = _SEQUENCE.sub(b"", data)
     if b"\r" in data:
         # What goes to the beginning of a line where it is, goes nowhere.
-        data = re.sub(rb"\r+\n\r*", b"\n", data)
+        # A run is looked at from its beginning alone: else each of its places would be.
+        data = re.sub(rb"(?<!\r)\r+\n\r*", b"\n", data)
     return readable(data)
 
 

@@ -69,3 +69,12 @@ def test_last_cursor_mode_counts_also_across_pieces():
     assert unread.application
     unread.add(b"\x1b[?1h\x1b[?1l")
     assert not unread.application
+
+
+def test_carriage_returns_before_a_line_end_go_with_it():
+    assert plain(b"a\r\r\nb\r\n\rc") == "a\nb\nc"
+
+
+def test_a_flood_of_carriage_returns_is_no_burden():
+    """It took the square of their number, hours for these, and the loop with it."""
+    assert not plain(b"\r" * 2_000_000).strip()
