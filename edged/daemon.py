@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
-from edged import log, paths, plugins, sections, settings, systemd
+from edged import log, parts, paths, plugins, settings, systemd
 from edged.acts import Switches
 from edged.audit import Trail
 from edged.board import Board
@@ -29,7 +29,7 @@ from edged.bus.faults import remedy
 from edged.bus.hotplug import Hotplug
 from edged.bus.kernel import KernelBuses
 from edged.bus.settings import BoardConfig
-from edged.catalogue import Catalogue, seed_directory
+from edged.catalogue import Catalogue
 from edged.clock import Clock, SystemClock
 from edged.config import Config, MediaSettings, seconds, size
 from edged.control import Control, Description
@@ -43,7 +43,6 @@ from edged.identity import Caller
 from edged.media import Bounds, Media
 from edged.policy import Policy
 from edged.registry import FAMILIES, Registry, Session
-from edged.results import mask
 from edged.sections import Exec, Files, Mcp
 from edged.services import Services
 from edged.settings import Loaded
@@ -61,8 +60,6 @@ if TYPE_CHECKING:
     from edged.cron.service import Cron
     from edged.guard import Guard
     from edged.messages._outbox import Outbox
-    from edged.skills.service import Skills
-    from edged.web.service import Web
 
 GC_THRESHOLD = (5_000, 20, 20)
 """Python's own would look for cycles at every few dozen calls."""
@@ -271,7 +268,9 @@ class Daemon:
             history,
             serial,
             finder=finder,
-            web=cache(self._web),
+            web=cache(
+                lambda: parts.web(self._loaded, self.services, self.catalogue.runner.isolate)
+            ),
             policy=policy,
             workspace=workspace,
             shell=Shell(
@@ -285,9 +284,9 @@ class Daemon:
             ),
             cron=self._open_cron,
             messages=lambda: self._outbox,
-            skills=cache(self._skills),
+            skills=cache(lambda: parts.skills(self._loaded, self.services)),
         )
-        self._outbox = self._open_outbox()
+        self._outbox = parts.outbox(self._loaded, self.services, self.spawn)
         board.offsets(
             state.load(calibrations(sim=board.simulated), dict[str, dict[str, float]], {})
         )
@@ -315,13 +314,6 @@ class Daemon:
             )
         )
 
-    def _web(self) -> Web:
-        from edged.web.service import Web  # noqa: PLC0415  only when something is looked for
-
-        services, runner = self.services, self.catalogue.runner
-        section = self._loaded.section(sections.Web)
-        return Web(section, services.store, services.media, services.clock, runner.isolate)
-
     def _private(self) -> tuple[str, ...]:
         """The daemon's own files, which no caller is ever granted."""
         credentials = os.environ.get("CREDENTIALS_DIRECTORY", "")
@@ -329,46 +321,15 @@ class Daemon:
         beside = os.path.join(os.path.dirname(file), "secrets.yaml") if file else ""
         return tuple(filter(None, (self.data, file, beside, credentials)))
 
-    def _skills(self) -> Skills:
-        from edged.sandbox.account import tool_account  # noqa: PLC0415  likewise
-        from edged.skills.service import Skills  # noqa: PLC0415  only when one is asked for
-
-        services = self.services
-        return Skills(
-            self.data,
-            self._loaded.section(sections.Skills),
-            web=self._loaded.section(sections.Web),
-            clock=services.clock,
-            account=tool_account,
-            seed=os.path.join(os.path.dirname(seed_directory()), "skills"),
-            changed=lambda user, facts: services.events.publish("skills.changed", user, facts),
-        )
-
-    @property
-    def _jobs_file(self) -> str:
-        return os.path.join(self.data, "cron", "jobs.db")
-
     def _open_cron(self) -> Cron:
         """The jobs; nothing of them is imported before the first one is there or asked for."""
         if self._cron is None:
-            from edged.cron.service import Cron, Limits  # noqa: PLC0415  as it says
-            from edged.cron.zones import system_zone  # noqa: PLC0415  likewise
-
-            section = self._loaded.section(sections.Cron)
             tool = self._tools["cron"]
-            self._cron = Cron(
-                self._jobs_file,
-                Limits(
-                    seconds(section.min_interval),
-                    seconds(section.misfire_grace),
-                    section.max_jobs,
-                    tuple(section.command_channels),
-                ),
-                self._clock,
+            self._cron = parts.cron(
+                self._loaded,
+                self.services,
                 Errands(self.dispatcher, self.catalogue.doors().fresh),
                 spawn=self.spawn,
-                publish=self.services.events.publish,
-                local=system_zone(),
                 is_on=lambda: self.registry.status(tool)[0] == "enabled",
             )
         return self._cron
@@ -384,32 +345,6 @@ class Daemon:
             await self._open_cron().open()
         except StoreError as error:
             log.error(f"{error}: jobs do not run until it is mended; `edged jobs` tries again")
-
-    def _open_outbox(self) -> Outbox | None:
-        """The outbox and its channels; None where no channel is configured."""
-        section = self._loaded.section(sections.Messages)
-        if not section.channels:
-            return None
-        from edged.messages import Surroundings  # noqa: PLC0415  only where there are channels
-        from edged.messages._channels import open_channels  # noqa: PLC0415  likewise
-        from edged.messages._outbox import Limits, Outbox  # noqa: PLC0415  likewise
-
-        services = self.services
-        around = Surroundings(services.clock, services.events.publish, services.media.put)
-        try:
-            channels = open_channels(section.channels, around)
-        except ConfigError as error:
-            raise self._loaded.located(error) from None
-        return Outbox(
-            os.path.join(self.data, "outbox"),
-            channels,
-            section.default or next(iter(channels)),
-            Limits(section.count, size(section.size), seconds(section.give_up)),
-            services.clock,
-            services.events,
-            spawn=self.spawn,
-            mask=lambda text: mask(text, self._loaded.secrets),
-        )
 
     async def _resume_messages(self, outbox: Outbox) -> None:
         """Go on with what an earlier life left."""
@@ -526,7 +461,7 @@ class Daemon:
             hotplug = Hotplug(self._plugged)
             hotplug.start()
             self._stack.callback(hotplug.close)
-        if os.path.exists(self._jobs_file):
+        if os.path.exists(parts.jobs_file(self.data)):
             _ = self.spawn(self._resume_jobs())
         if self._outbox is not None:
             _ = self.spawn(self._resume_messages(self._outbox))

@@ -1,0 +1,116 @@
+"""The services that are made when they are first needed: web, skills, jobs, messages.
+
+Each is imported by the function that makes it: a board that uses none of them pays
+for none.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from edged import sections
+from edged.catalogue import seed_directory
+from edged.config import seconds, size
+from edged.errands import Errands
+from edged.errors import ConfigError
+from edged.results import mask
+from edged.services import Services
+from edged.settings import Loaded
+
+if TYPE_CHECKING:
+    from edged.cron.scheduler import Spawn
+    from edged.cron.service import Cron
+    from edged.messages._outbox import Outbox
+    from edged.skills.service import Skills
+    from edged.web.service import Isolate, Web
+
+
+def web(loaded: Loaded, services: Services, isolate: Isolate) -> Web:
+    """Search and fetch."""
+    from edged.web.service import Web
+
+    section = loaded.section(sections.Web)
+    return Web(section, services.store, services.media, services.clock, isolate)
+
+
+def skills(loaded: Loaded, services: Services) -> Skills:
+    """The skills of all users."""
+    from edged.sandbox.account import tool_account
+    from edged.skills.service import Skills
+
+    return Skills(
+        services.data,
+        loaded.section(sections.Skills),
+        web=loaded.section(sections.Web),
+        clock=services.clock,
+        account=tool_account,
+        seed=os.path.join(os.path.dirname(seed_directory()), "skills"),
+        changed=lambda user, facts: services.events.publish("skills.changed", user, facts),
+    )
+
+
+def jobs_file(data: str) -> str:
+    """Where the jobs lie: the file is there once there was one."""
+    return os.path.join(data, "cron", "jobs.db")
+
+
+def cron(
+    loaded: Loaded,
+    services: Services,
+    errands: Errands,
+    *,
+    spawn: Spawn,
+    is_on: Callable[[], bool],
+) -> Cron:
+    """The jobs, not opened yet."""
+    from edged.cron.service import Cron, Limits
+    from edged.cron.zones import system_zone
+
+    section = loaded.section(sections.Cron)
+    return Cron(
+        jobs_file(services.data),
+        Limits(
+            seconds(section.min_interval),
+            seconds(section.misfire_grace),
+            section.max_jobs,
+            tuple(section.command_channels),
+        ),
+        services.clock,
+        errands,
+        spawn=spawn,
+        publish=services.events.publish,
+        local=system_zone(),
+        is_on=is_on,
+    )
+
+
+def outbox(loaded: Loaded, services: Services, spawn: Spawn) -> Outbox | None:
+    """The outbox and its channels, not opened yet; None where no channel is configured.
+
+    Raises:
+        ConfigError: a channel cannot be made of what is configured.
+    """
+    section = loaded.section(sections.Messages)
+    if not section.channels:
+        return None
+    from edged.messages import Surroundings
+    from edged.messages._channels import open_channels
+    from edged.messages._outbox import Limits, Outbox
+
+    around = Surroundings(services.clock, services.events.publish, services.media.put)
+    try:
+        channels = open_channels(section.channels, around)
+    except ConfigError as error:
+        raise loaded.located(error) from None
+    return Outbox(
+        os.path.join(services.data, "outbox"),
+        channels,
+        section.default or next(iter(channels)),
+        Limits(section.count, size(section.size), seconds(section.give_up)),
+        services.clock,
+        services.events,
+        spawn=spawn,
+        mask=lambda text: mask(text, loaded.secrets),
+    )
