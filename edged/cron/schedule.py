@@ -23,6 +23,7 @@ from typing import Literal
 
 import msgspec
 
+from edged.cron import fields
 from edged.errors import Fault, InvalidArgumentsError
 
 Kind = Literal["at", "in", "every", "cron"]
@@ -157,10 +158,10 @@ def parse(text: str, now: float, zone: tzinfo, tz: str = "") -> Schedule:
     if re.match(r"\d{4}-\d\d-\d\d", text):
         return Schedule("at", text, tz, at=_moment(text, now, zone))
     expression = _NAMED.get(text.lower(), text)
-    fields = expression.split()
-    if len(fields) != 5:
+    count = len(expression.split())
+    if count != 5:
         hint = ""
-        if len(fields) in (6, 7):
+        if count in (6, 7):
             hint = "; seconds and years are not taken: for seconds write every 10s"
         raise wrong(f"{text[:64]!r} is no schedule: {HELP}{hint}")
     _check(expression, now, zone)
@@ -268,13 +269,15 @@ def _check(expression: str, now: float, zone: tzinfo) -> None:
         raise wrong(f"{expression!r}: R and H are chosen anew at each start: write numbers")
     if re.fullmatch(r"[0-9A-Za-z*/,\-#? ]+", expression) is None:
         raise wrong(f"{expression!r} is no schedule: {HELP}")
+    if reason := fields.fault(expression):
+        raise wrong(f"{expression!r}: {reason}")
     from croniter import CroniterBadCronError, croniter  # noqa: PLC0415  with the first expression
 
     try:
         croniter(expression, _EPOCH)
-    except (CroniterBadCronError, ValueError, KeyError) as error:
-        reason = str(error).replace(f"[{expression}] ", "")
-        raise wrong(f"{expression!r}: {reason}") from None
+    except (CroniterBadCronError, ValueError, KeyError):
+        # Each field is one, but not all together: `1,2#1` among the weekdays.
+        raise wrong(f"{expression!r} mixes what cannot be mixed: write two jobs") from None
     if _next(expression, zone, now) is None:
         raise wrong(f"{expression!r} never comes: there is no such day")
 
