@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Any
 
 from edged.cli import UsageError, show
 from edged.cli.parser import Parser, add_connection, add_json, connect
 from edged.client import Client
+from edged.cron.view import readable
 
 EXAMPLE = "edged jobs\nedged jobs show backup\nedged jobs disable 1f0c9a2e"
 
@@ -78,7 +78,7 @@ def _row(job: dict[str, Any]) -> tuple[str, ...]:
         job["id"],
         job["name"],
         job["schedule"],
-        _local(job["next_run"]) if job["next_run"] else "-",
+        readable(job["next_run"]) if job["next_run"] else "-",
         last["status"] if last else "-",
         job["state"],
     )
@@ -93,7 +93,7 @@ def _show(job: dict[str, Any]) -> None:
             ("of", f"{job['user']}, {job['role']}"),
             ("schedule", f"{job['schedule']} ({job['tz']})"),
             ("state", job["state"]),
-            ("next", "\n".join(map(_local, job["next_runs"])) or "never"),
+            ("next", "\n".join(map(readable, job["next_runs"])) or "never"),
             ("command", job["command"]),
             ("tool", job["tool"]),
             ("arguments", ", ".join(f"{k}={v}" for k, v in job["arguments"].items())),
@@ -113,17 +113,12 @@ def _target(job: dict[str, Any]) -> str:
 
 
 def _run(run: dict[str, Any]) -> None:
-    when = _local(run["due"])
+    when = readable(run["due"])
     if run["until"] != run["due"]:
-        when += f" to {_local(run['until'])}"
+        when += f" to {readable(run['until'])}"
     attempt = f", retry {run['attempt']}" if run["attempt"] else ""
     status = show.paint(run["status"], STATUS_COLOURS.get(run["status"], ""))
     show.out(f"run {run['id']}, {when}{attempt}: {status}")
     for line in show.safe(run["output"]).rstrip().split("\n"):
         if line:
             show.out(f"    {line}")
-
-
-def _local(time: str) -> str:
-    """A time of the daemon (RFC 3339, UTC) on this machine's clock."""
-    return f"{datetime.fromisoformat(time).astimezone():%Y-%m-%d %H:%M:%S}"

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from datetime import tzinfo
 from functools import partial
 from typing import Any, Literal, Protocol, TypeVar, TypeVarTuple
 
@@ -26,7 +27,7 @@ from edged.cron.schedule import HELP, Schedule, every, once_in, parse, shortest_
 from edged.cron.scheduler import Bell, Outcome, Publish, Scheduler, Spawn, Thread
 from edged.cron.settle import SET_SINCE
 from edged.cron.spec import Spec
-from edged.cron.view import Answer, Listing, RunView, View
+from edged.cron.view import Answer, Listing, RunView, View, local
 from edged.cron.zones import zone as named_zone
 from edged.errors import (
     BusyError,
@@ -235,7 +236,7 @@ class Cron:
         await self._fresh()
         row = await self._find(caller, ref)
         found = await self._thread.run(self._jobs.runs, row.job.id, runs)
-        return self._view(row, tuple(map(_run_view, found)))
+        return self._view(row, found)
 
     async def add(self, caller: Caller, session: Any, spec: Spec) -> Answer:
         """Add a job; it is on disk when this returns.
@@ -344,8 +345,9 @@ class Cron:
             await asyncio.wait([task], timeout=wait_s)
         await self.scheduler.write()
         found = await self._thread.run(self._jobs.runs, job.id, RUNS_SHOWN)
-        view = next((_run_view(one) for one in found if one.id == run.id), _run_view(run))
-        return Answer(self._view(await self._thread.run(self._jobs.get, job.id)), run=view)
+        now = next((one for one in found if one.id == run.id), run)
+        row = await self._thread.run(self._jobs.get, job.id)
+        return Answer(self._view(row), run=_run_view(now, self._zone(job.schedule)))
 
     async def act(
         self,
@@ -513,11 +515,15 @@ class Cron:
         if len(said) > 1:
             raise wrong(f"give one of {' and '.join(said)}", list(said)[1])
         ((name, value),) = said.items()
-        if name == "every_seconds":
-            return every(value, tz)
-        if name == "at_seconds":
-            return once_in(value, tz)
-        return parse(value, now, zone, tz)
+        try:
+            if name == "every_seconds":
+                return every(value, tz)
+            if name == "at_seconds":
+                return once_in(value, tz)
+            return parse(value, now, zone, tz)
+        except InvalidArgumentsError as error:
+            # Told of the input that it came by.
+            raise wrong(error.faults[0].reason, name) from None
 
     def _again(self, schedule: Schedule, now: float, tz: str) -> Schedule:
         """The same schedule in another zone."""
@@ -567,15 +573,16 @@ class Cron:
 
     # Views --------------------------------------------------------------------------------
 
-    def _zone(self, schedule: Schedule) -> Any:
+    def _zone(self, schedule: Schedule) -> tzinfo:
         return self._jobs.zone(schedule.tz)
 
-    def _view(self, row: Row, runs: tuple[RunView, ...] = (), ahead: int = NEXT_RUNS) -> View:
+    def _view(self, row: Row, runs: Iterable[Run] = (), ahead: int = NEXT_RUNS) -> View:
         job, state, last = row
         schedule = job.schedule
+        zone = self._zone(schedule)
         next_runs: tuple[float, ...] = ()
         if state.enabled and state.due is not None:
-            next_runs = schedule.times(state.due, ahead, self._zone(schedule))
+            next_runs = schedule.times(state.due, ahead, zone)
         wakes = state.wakes
         return View(
             job.id,
@@ -586,8 +593,8 @@ class Cron:
             self._state(job, state),
             schedule.text,
             schedule.tz or self._local,
-            None if wakes is None else iso(wakes),
-            tuple(map(iso, next_runs)),
+            None if wakes is None else local(wakes, zone),
+            tuple(local(time, zone) for time in next_runs),
             job.command,
             job.tool,
             self._errands.shown(job.user, job.tool, job.arguments) if job.arguments else {},
@@ -596,10 +603,10 @@ class Cron:
             job.overlap,
             job.misfire,
             job.retries,
-            iso(job.created),
-            iso(job.updated),
-            None if last is None else _run_view(last),
-            runs,
+            local(job.created, zone),
+            local(job.updated, zone),
+            None if last is None else _run_view(last, zone),
+            tuple(_run_view(run, zone) for run in runs),
         )
 
     def _state(self, job: Job, state: State) -> str:
@@ -678,15 +685,15 @@ def _has_failed(result: Result) -> bool:
     return isinstance(found, dict) and found.get("exit_code") not in (None, 0)
 
 
-def _run_view(run: Run) -> RunView:
+def _run_view(run: Run, zone: tzinfo) -> RunView:
     return RunView(
         run.id,
         run.status,
         run.trigger,
-        iso(run.due),
-        iso(run.until),
-        iso(run.started),
-        None if run.ended is None else iso(run.ended),
+        local(run.due, zone),
+        local(run.until, zone),
+        local(run.started, zone),
+        None if run.ended is None else local(run.ended, zone),
         run.attempt,
         run.output,
         run.call_id,

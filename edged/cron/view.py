@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import datetime, tzinfo
 from typing import Any, Literal
 
 import msgspec
 
 
 class RunView(msgspec.Struct, frozen=True):
-    """One run, or what took its place: `missed` and `skipped` from `due` to `until`."""
+    """One run, or what took its place: `missed` and `skipped` from `due` to `until`.
+
+    Times are those of its job's zone.
+    """
 
     id: int
     status: str
@@ -23,7 +27,7 @@ class RunView(msgspec.Struct, frozen=True):
 
 
 class View(msgspec.Struct, frozen=True):
-    """A job as every door shows it; times are UTC, `tz` is the zone of its schedule.
+    """A job as every door shows it; all times are those of the zone of its schedule, `tz`.
 
     `next_runs` are the next three, in a listing the next alone. `channel` and `chat_id` are
     where its message goes; empty is the default channel, and the channel's own chat.
@@ -67,3 +71,22 @@ class Answer(msgspec.Struct, frozen=True):
     job: View
     status: Literal["ok", "removed"] = "ok"
     run: RunView | None = None
+
+
+def local(seconds: float, zone: tzinfo) -> str:
+    """A time as it is in a zone: RFC 3339 with milliseconds and the offset from UTC.
+
+    Args:
+        seconds: since 1970-01-01 UTC.
+        zone: the job's, so that 09:00 of its schedule reads as 09:00.
+    """
+    return datetime.fromtimestamp(seconds, zone).isoformat(timespec="milliseconds")
+
+
+def readable(time: str) -> str:
+    """A time as people read it, whole seconds: 2027-01-31 09:00:00-05:00.
+
+    Args:
+        time: of `local`.
+    """
+    return datetime.fromisoformat(time).isoformat(" ", "seconds")

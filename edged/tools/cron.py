@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -10,6 +9,7 @@ from msgspec import Meta
 
 from edged import results
 from edged.cron.spec import Spec
+from edged.cron.view import readable
 from edged.results import Result
 from edged.tool import Context, Hints, tool
 
@@ -77,13 +77,13 @@ def _listed(value: dict[str, Any]) -> str:
 
 
 def _line(job: dict[str, Any]) -> str:
-    parts = [f"{job['id']}: {job['name']}", job["schedule"], job["state"]]
+    parts = [job["schedule"], job["state"]]
     if job["next_run"]:
-        parts.append(f"next {_local(job['next_run'], job['tz'])}")
+        parts.append(f"next {readable(job['next_run'])}")
     last = job["last"]
     if last is not None:
         parts.append(f"last {last['status']}")
-    return "; ".join(parts)
+    return f"{job['id']}: {job['name']}\n  {'; '.join(parts)}"
 
 
 def _told(value: dict[str, Any]) -> str:
@@ -93,26 +93,26 @@ def _told(value: dict[str, Any]) -> str:
     if value["message"] and value["channel"]:
         chat = f" ({value['chat_id']})" if value["chat_id"] else ""
         lines.append(f"to: {value['channel']}{chat}")
-    lines += [_run(run, value["tz"]) for run in value["runs"]]
+    lines += [_run(run) for run in value["runs"]]
     return "\n".join(lines)
 
 
-def _run(run: dict[str, Any], tz: str) -> str:
-    when = _local(run["due"], tz)
+def _run(run: dict[str, Any]) -> str:
+    when = readable(run["due"])
     if run["until"] != run["due"]:
-        when += f" to {_local(run['until'], tz)}"
+        when += f" to {readable(run['until'])}"
     text = f"run {run['id']}, {when}: {run['status']}"
     return f"{text}\n{run['output']}".rstrip()
 
 
 def _added(value: dict[str, Any]) -> str:
     job = value["job"]
-    times = ", ".join(_local(time, job["tz"]) for time in job["next_runs"])
     word = "Next runs" if len(job["next_runs"]) > 1 else "Runs"
-    text = f"Cron job added: {job['name']} (id: {job['id']}). {word} ({job['tz']}): {times}"
+    lines = [f"Cron job added: {job['name']} (id: {job['id']})", f"{word} ({job['tz']}):"]
+    lines += [f"  {readable(time)}" for time in job["next_runs"]]
     if job["state"] == "waits for the clock":
-        text += "\nThe board's clock is not set yet: it is planned anew once it is."
-    return text
+        lines.append("The board's clock is not set yet: it is planned anew once it is.")
+    return "\n".join(lines)
 
 
 def _changed(value: dict[str, Any]) -> str:
@@ -120,7 +120,7 @@ def _changed(value: dict[str, Any]) -> str:
 
 
 def _begun(value: dict[str, Any]) -> str:
-    return f"{value['job']['name']}: {_run(value['run'], value['job']['tz'])}"
+    return f"{value['job']['name']}: {_run(value['run'])}"
 
 
 _TEXTS = {
@@ -133,13 +133,6 @@ _TEXTS = {
     "remove": _changed,
     "run": _begun,
 }
-
-
-def _local(time: str, tz: str) -> str:
-    """A time of the wire as it is in the job's zone."""
-    from edged.cron.zones import kept_zone  # noqa: PLC0415  loaded already where there is a job
-
-    return datetime.fromisoformat(time).astimezone(kept_zone(tz)).strftime("%Y-%m-%d %H:%M:%S")
 
 
 TOOLS = (cron,)

@@ -202,7 +202,7 @@ async def test_management_over_http(board):
     )
     path = f"/api/jobs/{made['job']['id']}"
     changed = await http(board, "PATCH", path, {"tz": "Asia/Tokyo", "name": "files"})
-    assert changed["job"]["next_run"].endswith("T00:00:00.000Z")
+    assert changed["job"]["next_run"].endswith("T09:00:00.000+09:00")
     ran = await http(board, "POST", f"{path}/run")
     assert ran["run"]["status"] == "ok"
     switched = await http(board, "PUT", f"{path}/state", {"enabled": False})
@@ -245,6 +245,21 @@ async def test_job_that_the_command_line_adds_is_there_and_runs(board):
     assert "df" in await verb(board, "jobs", door=web)
     assert await verb(board, "jobs", "disable", "df", door=web) == "df: disabled\n"
     assert await verb(board, "jobs", "remove", "df", door=web) == "df: removed\n"
+
+
+async def test_times_of_a_job_are_shown_in_its_own_zone(board):
+    """A listing whose 09:00 reads as 14:00 contradicts the schedule beside it."""
+    zone, nine = {"tz": "America/New_York"}, r"\d{4}-\d\d-\d\d 09:00:00-0[45]:00"
+    added = await call(board, schedule="0 9 * * *", command="ls", name="ny", **zone)
+    assert len(re.findall(nine, added.for_llm)) == 3
+    assert re.search(nine, (await call(board, action="list")).for_llm)
+    assert re.search(nine, await verb(board, "jobs"))
+    assert len(re.findall(nine, await verb(board, "jobs", "show", "ny"))) == 3
+    (row,) = json.loads(await verb(board, "jobs", "--json"))
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT09:00:00.000-0[45]:00", row["next_run"])
+    ran = json.loads(await verb(board, "jobs", "run", "ny", "--json"))
+    assert re.search(r"-0[45]:00$", ran["run"]["ended"])
+    assert ran["job"]["created"][-6:] == ran["run"]["ended"][-6:]
 
 
 async def test_run_that_fails_is_the_verbs_exit_code(board):

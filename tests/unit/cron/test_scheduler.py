@@ -286,8 +286,8 @@ async def test_machine_that_moves_to_another_zone_plans_anew(world):
     await world.stop()
     world.local = "Asia/Tokyo"
     await world.start()
-    assert (await world.get(job.id)).next_run == "2027-01-02T00:00:00.000Z"
-    assert (await world.get(fixed.id)).next_run == "2027-01-02T08:00:00.000Z"
+    assert (await world.get(job.id)).next_run == "2027-01-02T09:00:00.000+09:00"
+    assert (await world.get(fixed.id)).next_run == "2027-01-02T09:00:00.000+01:00"
 
 
 # Idle -------------------------------------------------------------------------------------
