@@ -237,11 +237,16 @@ class Dispatcher:
         self._require_enabled(tool)
         return arguments.decode(tool, call.raw)
 
-    def check(self, caller: Caller, session: Session | None, name: str, raw: bytes) -> None:
+    def check(
+        self, caller: Caller, session: Session | None, name: str, raw: bytes
+    ) -> msgspec.Struct:
         """Refuse what `start` would refuse for the caller's rights or for the arguments.
 
         Nothing is run, and nothing audited: it is asked before something is set up that
         will call.
+
+        Returns:
+            The arguments, decoded.
 
         Raises:
             UnknownToolError, DeniedError, ToolUnavailableError, InvalidArgumentsError: as
@@ -249,7 +254,7 @@ class Dispatcher:
         """
         tool = self._find(caller, session, name)
         self._require_enabled(tool)
-        arguments.decode(tool, raw)
+        return arguments.decode(tool, raw)
 
     def _find(self, caller: Caller, session: Session | None, name: str) -> Tool:
         if caller.allowed is not None and name not in caller.allowed:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from os.path import normpath
 from typing import Any
 
 import msgspec
@@ -11,6 +12,7 @@ import msgspec
 from edged import arguments
 from edged.dispatch import Dispatcher
 from edged.identity import Caller
+from edged.policy import covers
 from edged.registry import Session
 from edged.results import Result
 
@@ -29,7 +31,9 @@ class Errands:
         self._dispatcher, self._registry = dispatcher, dispatcher.registry
         self._fresh = fresh
 
-    async def check(self, caller: Caller, session: Session | None, name: str, raw: bytes) -> None:
+    async def check(
+        self, caller: Caller, session: Session | None, name: str, raw: bytes
+    ) -> tuple[str, ...]:
         """Refuse what would be refused when the job runs.
 
         Args:
@@ -38,22 +42,38 @@ class Errands:
             name: the tool's.
             raw: JSON of the arguments.
 
+        Returns:
+            What may be otherwise by then, for people.
+
         Raises:
-            EdgedError: as `Dispatcher.check`.
+            EdgedError: as `Dispatcher.check`; the command is refused, or the message's target.
         """
         await self._look(caller.user, name)
-        self._dispatcher.check(caller, session, name, raw)
+        params: Any = self._dispatcher.check(caller, session, name, raw)
+        services = self._dispatcher.services
+        given = msgspec.to_builtins(params)
+        paths = [text for text in given.values() if isinstance(text, str) and text[:1] == "/"]
+        if name == "exec" and params.action in (None, "run") and params.command:
+            from edged.shell import commands  # noqa: PLC0415  with the first command
 
-    def check_target(self, caller: Caller, channel: str, chat_id: str) -> None:
-        """Refuse a channel or chat that the tool `message` would refuse.
+            script = await services.shell.check(params.command, params.workdir)
+            paths += commands.paths(script)
+        # Without channels edged's own tools for messages are blocked, and refused by that.
+        if name in ("message", "send_file") and (outbox := services.messages()) is not None:
+            outbox.target(caller, params.channel, params.chat_id)
+        return self._passing(caller, paths)
 
-        Raises:
-            EdgedError: as `Outbox.target`.
-        """
-        outbox = self._dispatcher.services.messages()
-        # Without channels edged's own `message` is blocked, and refused by that.
-        if outbox is not None:
-            outbox.target(caller, channel, chat_id)
+    def _passing(self, caller: Caller, paths: list[str]) -> tuple[str, ...]:
+        """What is said of paths that are reached by a grant, which ends before a job does."""
+        if not paths:
+            return ()
+        grants = self._dispatcher.services.policy.granted(caller, caller.session)
+        found = {path for path in paths for one in grants if covers(one.path, normpath(path))}
+        return tuple(
+            f"{path} is reached by a permission that is good for one use or for a session: "
+            "the job may run without it: put what it needs into the workspace"
+            for path in sorted(found)
+        )
 
     async def call(self, caller: Caller, name: str, raw: bytes) -> Result:
         """Call a tool and wait for its end.

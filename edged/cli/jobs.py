@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from edged.cli import UsageError, show
+from edged.cli import UsageError, complain, show
 from edged.cli.parser import Parser, add_connection, add_json, connect
 from edged.client import Client
 from edged.cron.view import readable
@@ -12,6 +12,7 @@ from edged.cron.view import readable
 EXAMPLE = "edged jobs\nedged jobs show backup\nedged jobs disable 1f0c9a2e"
 
 ACTIONS = ("list", "show", "run", "enable", "disable", "remove")
+OFF = "cron is switched off, and jobs wait: edged tools --enable cron"
 HEADER = ("ID", "NAME", "SCHEDULE", "NEXT", "LAST", "STATE")
 PAGE = 1_000
 STATUS_COLOURS = {"ok": "green", "error": "red", "missed": "yellow", "interrupted": "yellow"}
@@ -32,11 +33,13 @@ def run(args: Any) -> int:
         raise UsageError(f"jobs {args.action} {needs}")
     client = connect(args)
     if args.action == "list":
-        jobs = _all(client)
+        jobs, is_on = _all(client)
         if args.json:
             show.json(jobs)
         else:
             _list(jobs)
+        if not is_on:
+            complain(OFF, 0)
         return 0
     found = client.request("edged/jobs", {"action": args.action, "id": args.id})
     if args.json:
@@ -52,13 +55,14 @@ def run(args: Any) -> int:
     return 1 if failed else 0
 
 
-def _all(client: Client) -> list[dict[str, Any]]:
+def _all(client: Client) -> tuple[list[dict[str, Any]], bool]:
+    """All jobs, and whether any runs by itself."""
     jobs: list[dict[str, Any]] = []
     while True:
         page = client.request("edged/jobs", {"action": "list", "limit": PAGE, "offset": len(jobs)})
         jobs += page["jobs"]
         if not page["jobs"] or len(jobs) >= page["total"]:
-            return jobs
+            return jobs, page["is_on"]
 
 
 def _list(jobs: list[dict[str, Any]]) -> None:

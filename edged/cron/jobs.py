@@ -272,17 +272,27 @@ class Jobs:
 
         Raises:
             NotFoundError: it was removed meanwhile.
-            InvalidArgumentsError: its only time is past.
+            InvalidArgumentsError: its only time is past, or it is done.
         """
         with self._changing() as db:
             job, state = self._find(db, job_id)
+            if enabled and state.ended is not None:
+                raise wrong(
+                    f"{job.name!r} was due once, and is done: give it another time (update with "
+                    "a schedule), or run it now (run)",
+                    "id",
+                )
             if state.enabled == enabled:
                 return self._wake(job, state), state
             if enabled and state.due is not None and state.due <= now:
                 state.due = job.schedule.next(state.due, now, self.zone(job.schedule.tz))
                 state.dealt = max(state.dealt, now)
             if enabled and state.due is None:
-                raise wrong("its time is past: give it another schedule, with update", "id")
+                raise wrong(
+                    f"the time of {job.name!r} is past: give it another (update with a schedule), "
+                    "or run it now (run)",
+                    "id",
+                )
             state.enabled, state.retry, state.attempt = enabled, None, 0
             self._save_state(db, job_id, state)
         return self._wake(job, state), state

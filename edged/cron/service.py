@@ -75,11 +75,8 @@ class Result(Protocol):
 class Errands(Protocol):
     """How jobs reach tools; see `edged.errands.Errands`."""
 
-    async def check(self, caller: Caller, session: Any, name: str, raw: bytes) -> None:
-        """Raise what a call would be refused with."""
-
-    def check_target(self, caller: Caller, channel: str, chat_id: str) -> None:
-        """Raise what a message would be refused with that goes there."""
+    async def check(self, caller: Caller, session: Any, name: str, raw: bytes) -> tuple[str, ...]:
+        """Raise what a call would be refused with; what may be otherwise when it is made."""
 
     async def call(self, caller: Caller, name: str, raw: bytes) -> Result:
         """Call a tool."""
@@ -135,7 +132,7 @@ class Cron:
         alarm: Callable[[Callable[[], None]], Bell] | None = None,
     ) -> None:
         self._limits, self._clock, self._errands, self._publish = limits, clock, errands, publish
-        self._local = local
+        self._local, self._is_on = local, is_on
         self._jobs = Jobs(path, limits.grace_s, local)
         self._worker = Worker("cron") if thread is None else None
         self._thread: Thread = thread or self._worker  # type: ignore[assignment]  # one of them is there
@@ -220,7 +217,8 @@ class Cron:
         limit = min(max(limit, 0), PAGE_MAX)
         rows, total = await self._thread.run(self._jobs.page, user, limit, max(offset, 0))
         # What is stored alone: to reckon further for each of so many would hold up the loop.
-        return Listing(tuple(self._view(row, ahead=1) for row in rows), total)
+        views = tuple(self._view(row, ahead=1) for row in rows)
+        return Listing(views, total, self._is_on())
 
     async def get(self, caller: Caller, ref: str, runs: int = RUNS_SHOWN) -> View:
         """A job with its newest runs.
@@ -264,11 +262,11 @@ class Cron:
             allowed=None if caller.allowed is None else tuple(sorted(caller.allowed)),
         )
         job = _with(job, spec)
-        await self._check(job, caller, session)
+        warnings = await self._check(job, caller, session)
         state = State(due=schedule.first(now, self._zone(schedule)), dealt=now)
         await self._whole(self._store(job, state))
         self._tell("job.added", job)
-        return Answer(self._view(Row(job, state, None)))
+        return Answer(self._view(Row(job, state, None)), warnings=warnings)
 
     async def update(self, caller: Caller, session: Any, ref: str, spec: Spec) -> Answer:
         """Change a job: what is unsaid stays, an empty command, message or tool goes.
@@ -293,10 +291,10 @@ class Cron:
             changed = msgspec.structs.replace(changed, schedule=schedule)
             planned = State(due=schedule.first(now, self._zone(schedule)), dealt=now)
         # As the job will call; a hidden tool is looked for where its caller found it.
-        await self._check(changed, changed.caller, session)
+        warnings = await self._check(changed, changed.caller, session)
         state = await self._whole(self._change(self._jobs.save, changed, planned))
         self._tell("job.updated", changed)
-        return Answer(self._view(Row(changed, state, last)))
+        return Answer(self._view(Row(changed, state, last)), warnings=warnings)
 
     async def remove(self, caller: Caller, ref: str) -> Answer:
         """Remove a job and its runs; one that is going goes on to its end.
@@ -457,8 +455,8 @@ class Cron:
             names = ", ".join(job.calls)
             raise DeniedError(f"this tool may not {act} a job that calls {names}")
 
-    async def _check(self, job: Job, caller: Caller, session: Any) -> None:
-        """Refuse a job that could not run.
+    async def _check(self, job: Job, caller: Caller, session: Any) -> tuple[str, ...]:
+        """Refuse a job that could not run; returns what may keep it from running later.
 
         Raises:
             InvalidArgumentsError: what it says does not fit.
@@ -473,19 +471,18 @@ class Cron:
                 f"commands may be scheduled from {known}, not from {job.channel[:64]!r}: the "
                 "owner can add it to tools.cron.command_channels"
             )
+        warnings: tuple[str, ...] = ()
         for name, arguments in _steps(job):
+            raw = msgspec.json.encode(arguments)
             try:
-                await self._errands.check(caller, session, name, msgspec.json.encode(arguments))
+                warnings += await self._errands.check(caller, session, name, raw)
             except UnknownToolError as error:
                 field = {"exec": "command", job.tool: "tool"}.get(name, name)
                 raise wrong(f"needs a tool that is not here: {error}", field) from None
             except InvalidArgumentsError as error:
-                raise InvalidArgumentsError(
-                    [Fault(f"arguments.{f.path}".rstrip("."), f.reason) for f in error.faults],
-                    "cron",
-                ) from None
-        if job.message:
-            self._errands.check_target(caller, job.to_channel, job.to_chat)
+                faults = [_of_job(fault, arguments is job.arguments) for fault in error.faults]
+                raise InvalidArgumentsError(faults, "cron") from None
+        return warnings
 
     def _too_often(self, schedule: Schedule) -> list[Fault]:
         floor = self._limits.floor_s
@@ -661,6 +658,13 @@ def _with(job: Job, spec: Spec) -> Job:
         text = " ".join((made.message or made.command or made.tool).split())
         name = text if len(text) <= NAME_MADE else f"{text[: NAME_MADE - 1].rstrip()}…"
     return msgspec.structs.replace(made, name=name)
+
+
+def _of_job(fault: Fault, is_tools: bool) -> Fault:
+    """A fault of a step's arguments, by the input of the job that it came from."""
+    if is_tools:
+        return Fault(f"arguments.{fault.path}".rstrip("."), fault.reason)
+    return Fault("message" if fault.path == "text" else fault.path, fault.reason)
 
 
 def _steps(job: Job) -> list[tuple[str, dict[str, Any]]]:

@@ -59,18 +59,26 @@ class View(msgspec.Struct, frozen=True):
 
 
 class Listing(msgspec.Struct, frozen=True):
-    """A page of jobs, those that are due next first; `total` is of all pages."""
+    """A page of jobs, those that are due next first; `total` is of all pages.
+
+    `is_on` is false while the tool `cron` is switched off: no job runs by itself then.
+    """
 
     jobs: tuple[View, ...]
     total: int
+    is_on: bool = True
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What became of an action; `run` where one was begun."""
+    """What became of an action; `run` where one was begun.
+
+    `warnings` are what may keep an added or changed job from doing its work later.
+    """
 
     job: View
     status: Literal["ok", "removed"] = "ok"
     run: RunView | None = None
+    warnings: tuple[str, ...] = ()
 
 
 def local(seconds: float, zone: tzinfo) -> str:

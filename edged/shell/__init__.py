@@ -262,23 +262,7 @@ class Shell:
     async def _ready(
         self, caller: Caller, order: Order, mode: Literal["run", "pipe", "pty"], default_s: float
     ) -> _Ready:
-        from edged.shell import commands, rules  # noqa: PLC0415  with the first command
-
-        command = order.command
-        if len(command.encode("utf-8", "replace")) > COMMAND_MAX:
-            reason = f"is over {COMMAND_MAX >> 10} KiB: write a script into a file, and run that"
-            raise InvalidArgumentsError([Fault("command", reason)], "exec")
-        if "\0" in command + order.workdir:
-            raise InvalidArgumentsError([Fault("command", "has a NUL character")], "exec")
-
-        def look() -> tuple[Script, str]:
-            script = commands.parse(command)
-            return script, rules.refused(command, script, self._deny, self._allow)
-
-        short = len(command) <= _PARSED_HERE
-        script, refusal = look() if short else await asyncio.to_thread(look)
-        if refusal:
-            raise DeniedError(refusal)
+        script = await self.check(order.command, order.workdir)
         mark, profile, workdir, once = await self._profile(caller, order, script)
         wanted = order.timeout_s or default_s
         wall_s = min(wanted, seconds(self.section.timeout_max), order.limit_s or wanted)
@@ -291,8 +275,33 @@ class Shell:
             # What was granted is opened for each command.
             warm=not any(bind.identity for bind in profile.binds),
         )
-        params = {"mode": mode, "workdir": workdir, "command": command}
+        params = {"mode": mode, "workdir": workdir, "command": order.command}
         return _Ready(job, params, once, wall_s, script)
+
+    async def check(self, command: str, workdir: str = "") -> Script:
+        """Refuse what no caller may run; returns the command, taken apart.
+
+        Raises:
+            DeniedError: the list of refused commands, or the owner's, has it.
+            InvalidArgumentsError: it is no command.
+        """
+        from edged.shell import commands, rules  # noqa: PLC0415  with the first command
+
+        if len(command.encode("utf-8", "replace")) > COMMAND_MAX:
+            reason = f"is over {COMMAND_MAX >> 10} KiB: write a script into a file, and run that"
+            raise InvalidArgumentsError([Fault("command", reason)], "exec")
+        if "\0" in command + workdir:
+            raise InvalidArgumentsError([Fault("command", "has a NUL character")], "exec")
+
+        def look() -> tuple[Script, str]:
+            script = commands.parse(command)
+            return script, rules.refused(command, script, self._deny, self._allow)
+
+        short = len(command) <= _PARSED_HERE
+        script, refusal = look() if short else await asyncio.to_thread(look)
+        if refusal:
+            raise DeniedError(refusal)
+        return script
 
     async def _profile(
         self, caller: Caller, order: Order, script: Script

@@ -112,11 +112,16 @@ def _added(value: dict[str, Any]) -> str:
     lines += [f"  {readable(time)}" for time in job["next_runs"]]
     if job["state"] == "waits for the clock":
         lines.append("The board's clock is not set yet: it is planned anew once it is.")
-    return "\n".join(lines)
+    return "\n".join(lines + _warnings(value))
 
 
 def _changed(value: dict[str, Any]) -> str:
-    return f"Cron job {'removed' if value['status'] == 'removed' else 'is'} {_line(value['job'])}"
+    word = "removed" if value["status"] == "removed" else "is"
+    return "\n".join([f"Cron job {word} {_line(value['job'])}", *_warnings(value)])
+
+
+def _warnings(value: dict[str, Any]) -> list[str]:
+    return [f"Warning: {text}" for text in value["warnings"]]
 
 
 def _begun(value: dict[str, Any]) -> str:

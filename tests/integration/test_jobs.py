@@ -262,6 +262,69 @@ async def test_times_of_a_job_are_shown_in_its_own_zone(board):
     assert ran["job"]["created"][-6:] == ran["run"]["ended"][-6:]
 
 
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        ({"command": "rm -rf /"}, "not run: `rm -rf /`: rm that takes whole directories by force"),
+        ({"tool": "exec", "arguments": {"cmd": "sudo id"}}, "not run: `sudo id`"),
+        ({"command": "./mkfs.sh"}, r"refused by the owner's rule 'mkfs\\.sh' (tools.exec.deny"),
+    ],
+)
+async def test_command_that_would_be_refused_is_no_job(folder, said, reason):
+    """Contract, section 1: checked when it is set up, and again when it runs."""
+    config = r"tools: {exec: {deny: ['mkfs\.sh']}}"
+    async with running(data=folder, http=False, config=config) as board:
+        refused = await call(board, schedule="in 1h", **said)
+        assert refused.is_error
+        assert reason in refused.for_llm
+        assert (await call(board)).structured["total"] == 0
+
+
+async def test_job_on_what_is_granted_for_now_is_added_with_a_warning(folder):
+    """A permission ends with its session, or by one use; a job goes on."""
+    with tempfile.TemporaryDirectory(prefix="edged-outside-") as outside:
+        async with running(data=folder, http=False) as board:
+            policy, agent = (
+                board.daemon.services.policy,
+                msgspec.structs.replace(AGENT, session="s"),
+            )
+            asked = policy.request(agent, "s", outside, write=False)
+            policy.answer(asked.id, "session", OWNER)
+            made = await call(board, agent, schedule="in 1h", command=f"ls {outside}/in")
+            (warning,) = made.structured["warnings"]
+            assert warning.startswith(f"{outside}/in is reached by a permission")
+            assert f"\nWarning: {warning}" in made.for_llm
+            path = {"path": f"{outside}/a"}
+            made = await call(board, agent, schedule="in 1h", tool="read_file", arguments=path)
+            assert len(made.structured["warnings"]) == 1
+            made = await call(board, agent, schedule="in 1h", command="ls /workspace /usr")
+            assert not made.structured["warnings"]
+
+
+async def test_message_to_no_channel_is_no_job(folder):
+    """Told where it is said: the channel of a tool's arguments is theirs."""
+    config = "messages: {channels: {phone: {kind: events}}}"
+    async with running(data=folder, http=False, config=config) as board:
+        refused = await call(board, schedule="in 1h", message="hi", channel="fax")
+        assert "cron: channel: no channel 'fax' is configured; there are: phone" in refused.for_llm
+        there = {"text": "hi", "channel": "fax"}
+        refused = await call(board, schedule="in 1h", tool="message", arguments=there)
+        assert "cron: arguments.channel: no channel 'fax'" in refused.for_llm
+        made = await call(board, schedule="in 1h", message="hi", channel="phone")
+        assert not made.is_error
+
+
+async def test_listing_says_that_jobs_wait_while_cron_is_switched_off(board):
+    await call(board, schedule="every 1h", command="ls", name="files")
+    assert "switched off" not in await verb(board, "jobs")
+    await verb(board, "tools", "--disable", "cron")
+    told = await verb(board, "jobs")
+    assert "cron is switched off, and jobs wait: edged tools --enable cron" in told
+    assert (await http(board, "GET", "/api/jobs"))["is_on"] is False
+    await verb(board, "tools", "--enable", "cron")
+    assert (await http(board, "GET", "/api/jobs"))["is_on"] is True
+
+
 async def test_run_that_fails_is_the_verbs_exit_code(board):
     """Contract, section 2: 1 where the operation failed."""
     await call(board, schedule="every 1h", command="false", name="fails")

@@ -224,8 +224,11 @@ async def test_one_time_job_that_is_over_is_not_switched_on(world):
     job = await world.add(schedule="in 1m")
     await world.pass_time(60)
     await world.get(job.id)
+    # Also where nobody had switched it off: it did not run again for that.
+    with pytest.raises(InvalidArgumentsError, match="or run it now"):
+        await world.cron.enable(OWNER, job.id, True)
     await world.cron.enable(OWNER, job.id, False)
-    with pytest.raises(InvalidArgumentsError, match="its time is past"):
+    with pytest.raises(InvalidArgumentsError, match="was due once, and is done: give it another"):
         await world.cron.enable(OWNER, job.id, True)
     answer = await world.cron.update(OWNER, None, job.id, Spec(schedule="in 2m"))
     assert answer.job.next_run is None
@@ -458,6 +461,7 @@ async def test_change_while_a_job_runs_repeats_no_run(world):
     async def meanwhile(*args):
         world.errands.check = check
         await world.pass_time(60)
+        return ()
 
     world.errands.check = meanwhile
     changing = asyncio.ensure_future(world.cron.update(OWNER, None, job.id, Spec(name="renamed")))

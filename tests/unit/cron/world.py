@@ -8,6 +8,7 @@ noted here, as it is on the disk.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import defaultdict
 from types import SimpleNamespace
 
@@ -52,10 +53,10 @@ class Errands:
     async def check(self, caller, session, name, raw):
         if name not in self.known:
             raise EdgedError(f"no tool named {name!r}")
-
-    def check_target(self, caller, channel, chat_id):
+        channel = json.loads(raw).get("channel", "")
         if channel not in self.channels:
             raise EdgedError(f"no channel {channel!r}")
+        return ()
 
     async def call(self, caller, name, raw):
         self.calls.append((self.world.clock.now(), caller, name, raw))
