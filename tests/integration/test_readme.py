@@ -243,4 +243,4 @@ def test_call_from_inside_of_the_readme_works(place):
     (tool / "TOOL.md").write_text(f"{manifest}calls: [sensor]\n---\n")
     (tool / "index.py").write_text(source)
     done = subprocess.run(["edged", "call", "warmth"], env=env, capture_output=True, text=True)
-    assert re.fullmatch(r"\d\d\.\d Cel\n", done.stdout), done
+    assert re.fullmatch(r"\d{1,2}\.\d Cel\n", done.stdout), done
