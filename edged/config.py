@@ -6,6 +6,7 @@ and `edged config --explain` derive from it. The user's file is never written.
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -17,6 +18,10 @@ from edged.units import duration_s, size_bytes
 
 Duration = Annotated[str | int | float, Meta(description="seconds, or text such as 20ms, 60s, 1h")]
 Size = Annotated[str | int, Meta(description="bytes, or text such as 64K, 256M, 1G")]
+Channels = Annotated[
+    list[str],
+    Meta(description="channels whose callers may call it, or CHANNEL:CHAT; * is any"),
+]
 
 seconds = duration_s
 size = size_bytes
@@ -37,6 +42,14 @@ def check_duration(name: str, value: str | float, low: float, high: float) -> No
         raise ValueError(f"{name}: {error}") from None
     if not low <= found <= high:
         raise ValueError(f"{name}: must be from {low:g} to {high:g} seconds")
+
+
+def check_channels(given: list[str]) -> None:
+    """Raise for what names no channel; as `check_duration`."""
+    for place, one in enumerate(given):
+        if not re.fullmatch(r"\*|[^\s:*]+(:\S+)?", one):
+            reason = f"{one[:60]!r} is neither a channel, CHANNEL:CHAT, nor *"
+            raise ValueError(f"channels[{place}]: {reason}")
 
 
 def check_size(name: str, value: str | int, low: int, high: int) -> None:
@@ -117,6 +130,10 @@ class ToolSettings(Section, frozen=True):
         bool, Meta(description="not listed: agents find it by a search, for some turns")
     ] = False
     env: dict[str, str | int | float | bool] = {}
+    channels: Channels = msgspec.field(default_factory=lambda: ["*"])
+
+    def __post_init__(self) -> None:
+        check_channels(self.channels)
 
 
 class Sandbox(Section, frozen=True):

@@ -291,7 +291,10 @@ class Daemon:
             state.load(calibrations(sim=board.simulated), dict[str, dict[str, float]], {})
         )
         self._register()
-        dispatcher = Dispatcher(self.registry, self.services, self.spawn, self._loaded.secrets)
+        loaded = self._loaded
+        dispatcher = Dispatcher(
+            self.registry, self.services, self.spawn, loaded.secrets, loaded.channels
+        )
         self.dispatcher = dispatcher
         self.catalogue = Catalogue(
             self._loaded, self.data, self.registry, dispatcher, self.services, self.spawn

@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import os
 import traceback
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -148,6 +149,7 @@ class Dispatcher:
         services: Services,
         start_task: StartTask,
         secrets: tuple[str, ...] = (),
+        channels: Mapping[str, Sequence[str]] = MappingProxyType({}),
     ) -> None:
         """A dispatcher.
 
@@ -156,11 +158,14 @@ class Dispatcher:
             services: what tools are handed.
             start_task: the daemon's task group.
             secrets: values that are masked in everything that comes out.
+            channels: tools that only callers of some channels may call: a channel, or
+                CHANNEL:CHAT. One that names no channel is not held to it.
         """
         self.registry = registry
         self.services = services
         self._start_task = start_task
         self._secrets = tuple(secret for secret in secrets if secret)
+        self._channels = channels
         self._prefix = os.urandom(4).hex()
         self._count = 0
         self._running: set[Call] = set()
@@ -261,6 +266,8 @@ class Dispatcher:
             raise DeniedError(
                 f"this tool may not call {name[:NAME_MAX]!r}: add it to `calls:` in its TOOL.md"
             )
+        if caller.channel and name in self._channels:
+            self._require_channel(caller, name)
         if caller.depth > MAX_DEPTH:
             deep = f"tools called tools {MAX_DEPTH} deep"
             raise DeniedError(f"{deep}: {name[:NAME_MAX]!r} is not called")
@@ -268,6 +275,16 @@ class Dispatcher:
         if tool.renew is not None and tool.renew():
             tool = self.registry.find(caller.user, name, session)
         return tool
+
+    def _require_channel(self, caller: Caller, name: str) -> None:
+        allowed, here = self._channels[name], caller.channel
+        if here in allowed or f"{here}:{caller.chat_id}" in allowed:
+            return
+        chat = f", chat {caller.chat_id[:NAME_MAX]!r}" if caller.chat_id else ""
+        raise DeniedError(
+            f"{name} may not be called from channel {here[:NAME_MAX]!r}{chat}: the owner can add "
+            f"it to tools.{name}.channels in edged.yaml"
+        )
 
     def _require_enabled(self, tool: Tool) -> None:
         status, reason = self.registry.status(tool)

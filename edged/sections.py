@@ -12,7 +12,15 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from edged.config import Duration, Section, Size, check_duration, check_size
+from edged.config import (
+    Channels,
+    Duration,
+    Section,
+    Size,
+    check_channels,
+    check_duration,
+    check_size,
+)
 
 
 class Exec(Section, frozen=True):
@@ -32,8 +40,10 @@ class Exec(Section, frozen=True):
     network: bool = False
     devices: Annotated[list[str], Meta(description="device nodes, such as i2c-1")] = []
     memory: Annotated[Size, Meta(description="of all processes of a command")] = "256M"
+    channels: Channels = msgspec.field(default_factory=lambda: ["*"])
 
     def __post_init__(self) -> None:
+        check_channels(self.channels)
         check_duration("timeout", self.timeout, 1, 86_400)
         check_duration("timeout_max", self.timeout_max, 1, 7 * 86_400)
         check_size("memory", self.memory, 16 << 20, 1 << 40)
@@ -72,8 +82,10 @@ class Cron(Section, frozen=True):
     command_channels: Annotated[
         list[str], Meta(description="channels from which commands may be scheduled; * is any")
     ] = msgspec.field(default_factory=lambda: ["*"])
+    channels: Channels = msgspec.field(default_factory=lambda: ["*"])
 
     def __post_init__(self) -> None:
+        check_channels(self.channels)
         check_duration("min_interval", self.min_interval, 1, 86_400)
         check_duration("misfire_grace", self.misfire_grace, 0, 366 * 86_400)
 

@@ -54,6 +54,15 @@ class Loaded(msgspec.Struct, frozen=True):
         """A family's settings, or its defaults."""
         return cast("S", self.sections.get(kind) or kind())
 
+    @property
+    def channels(self) -> dict[str, tuple[str, ...]]:
+        """Tools that callers of some channels alone may call, and those channels."""
+        named: dict[str, Any] = dict(self.tools)
+        for where, kind in SECTIONS.items():
+            if where[0] == "tools" and "channels" in kind.__struct_fields__:
+                named[where[1]] = self.section(kind)
+        return {n: tuple(one.channels) for n, one in named.items() if "*" not in one.channels}
+
     def is_on(self, key: str) -> bool:
         """What the file, or the default, says of a switch.
 

@@ -301,6 +301,17 @@ async def test_job_on_what_is_granted_for_now_is_added_with_a_warning(folder):
             assert not made.structured["warnings"]
 
 
+async def test_job_is_held_to_the_channels_of_its_tools(folder):
+    """Faults 3109 and 3114: what a chat may not call, it may not schedule either."""
+    config = "tools: {exec: {channels: ['telegram:42']}}"
+    async with running(data=folder, http=False, config=config) as board:
+        group = msgspec.structs.replace(OWNER, channel="telegram", chat_id="-100")
+        own = msgspec.structs.replace(OWNER, channel="telegram", chat_id="42")
+        refused = await call(board, group, schedule="in 1h", command="ls")
+        assert "exec may not be called from channel 'telegram', chat '-100'" in refused.for_llm
+        assert not (await call(board, own, schedule="in 1h", command="ls")).is_error
+
+
 async def test_message_to_no_channel_is_no_job(folder):
     """Told where it is said: the channel of a tool's arguments is theirs."""
     config = "messages: {channels: {phone: {kind: events}}}"

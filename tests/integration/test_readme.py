@@ -200,6 +200,16 @@ def test_shell_settings_of_the_readme_are_settings(tmp_path):
         assert getattr(section, name) == getattr(Exec(), name)
 
 
+def test_channels_of_tools_of_the_readme_are_settings(tmp_path):
+    """README, "Messages": which tools may be called from which channel."""
+    text = re.search(r"```yaml\n(tools:\n  exec: \{channels.*?)```", README, re.DOTALL)[1]
+    assert settings.parse(text, str(tmp_path / "edged.yaml")).channels == {
+        "exec": ("telegram:123456",),
+        "write_file": ("telegram", "mail"),
+        "install_skill": (),
+    }
+
+
 def test_tool_example_of_the_readme_is_a_tool():
     """README, "Tools"."""
     from edged.toolmd.manifest import parse

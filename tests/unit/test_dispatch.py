@@ -860,6 +860,45 @@ async def test_without_secrets_nothing_is_masked(core):
     assert (await dispatcher.start(core.owner, None, "big", b"").wait()).truncated is not None
 
 
+@pytest.mark.parametrize(
+    ("channel", "chat_id", "is_let_in"),
+    [
+        ("", "", True),
+        ("mail", "", True),
+        ("mail", "anyone", True),
+        ("telegram", "42", True),
+        ("telegram", "43", False),
+        ("telegram", "", False),
+        ("ntfy", "42", False),
+    ],
+)
+async def test_tool_of_some_channels_is_called_from_no_other(core, channel, chat_id, is_let_in):
+    """Faults 3109 and 3114 of the best-known implementation: dangerous tools in group chats.
+
+    Contract, section 4: the context's channel is a condition in policies.
+    """
+    dispatcher = Dispatcher(
+        core.registry, core.control.services, core.spawn,
+        channels={"greet": ("mail", "telegram:42"), "never": ()},
+    )  # fmt: skip
+    core.add(tool("greet")(lambda_result(results.text("hello"))))
+    core.add(tool("never")(lambda_result(results.text("hello"))))
+    core.add(tool("other")(lambda_result(results.text("hello"))))
+    caller = msgspec.structs.replace(core.owner, channel=channel, chat_id=chat_id)
+    if is_let_in:
+        await dispatcher.start(caller, None, "greet", b"").wait()
+    else:
+        with pytest.raises(DeniedError, match=f"not be called from channel '{channel}'"):
+            dispatcher.start(caller, None, "greet", b"")
+        with pytest.raises(DeniedError, match=r"tools\.greet\.channels"):
+            dispatcher.check(caller, None, "greet", b"")
+        assert core.audited()[-1].outcome == "denied"
+    if channel:
+        with pytest.raises(DeniedError):
+            dispatcher.start(caller, None, "never", b"")
+    await dispatcher.start(caller, None, "other", b"").wait()
+
+
 # Updates, events, audit -------------------------------------------------------------------
 
 

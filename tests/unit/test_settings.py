@@ -362,3 +362,18 @@ def test_pattern_that_is_none_is_named_with_its_line(place, name):
         f"edged.yaml:5: tools.exec.{name}[1]: '(rm': missing ), unterminated subpattern at "
         "position 0"
     )
+
+
+def test_channels_of_tools_are_those_of_the_file(place):
+    """`*` is any: no rule."""
+    text = "tools: {exec: {channels: [mail]}, cron: {channels: []}, echo: {channels: ['*', a]}}"
+    loaded = load(place(text))
+    assert loaded.channels == {"exec": ("mail",), "cron": ()}
+    assert load(place("tools: {echo: {}}")).channels == {}
+
+
+@pytest.mark.parametrize("name", ["exec", "cron", "echo"])
+def test_what_is_no_channel_is_refused_where_it_is_said(place, name):
+    error = refusal(place(f"tools:\n  {name}:\n    channels: ['a:1', 'a b']"))
+    assert (error.line, error.key) == (3, f"tools.{name}.channels[1]")
+    assert error.reason == "'a b' is neither a channel, CHANNEL:CHAT, nor *"
