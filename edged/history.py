@@ -10,9 +10,8 @@ jump of that clock, as boards without a battery make at boot.
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -20,12 +19,14 @@ from edged import log
 from edged.bus._worker import Worker
 from edged.bus.settings import HistoryConfig
 from edged.clock import Clock
+from edged.database import Database
 from edged.errors import BusyError, StoreError
-from edged.store import make_directory
 from edged.units import Reading, duration_s, size_bytes
 
 if TYPE_CHECKING:
     import sqlite3
+
+VERSION = 1
 
 MINUTE_S, HOUR_S = 60, 3_600
 ROWS_MAX = 2_000
@@ -247,19 +248,17 @@ class _File:
     """The database; only the history's thread calls."""
 
     def __init__(self, path: str, config: HistoryConfig) -> None:
-        self._path = path
+        self._database = Database(path, "history", _SCHEMA, version=VERSION, session=_IN_MEMORY)
         self._size = size_bytes(config.size)
         self._raw_s = duration_s(config.raw)
         self._minutes_s = duration_s(config.minutes)
-        self._db: sqlite3.Connection | None = None
         self._ids: dict[tuple[str, str, str], int] = {}
         self._tidied = 0.0
 
     def write(self, rows: Iterable[Sampled], now: float) -> None:
         """Add samples in one transaction, and make room."""
-        db = self._opened()
         try:
-            with db:
+            with self._database.changing() as db:
                 for sensor, channel, unit, time, value in rows:
                     series = self._series(db, (sensor, channel, unit))
                     db.execute(
@@ -267,12 +266,12 @@ class _File:
                     )
             if not self._tidied <= now < self._tidied + HOUR_S:
                 self._tidied = now
-                with db:
+                with self._database.changing() as db:
                     self._fold(db, now)
-            self._shrink(db)
-        except self._sqlite.Error as error:
+            self._shrink()
+        except StoreError:
             self._ids.clear()
-            raise self._failed("write", error) from error
+            raise
 
     def read(
         self,
@@ -284,11 +283,8 @@ class _File:
         waiting: Iterable[Sampled],
     ) -> tuple[Series, ...]:
         """See `History.read`; `waiting` are the sensor's samples that are not on disk yet."""
-        db = self._opened()
-        try:
+        with self._database.reading() as db:
             return self._found(db, sensor, channel, waiting, (since, step_s, now))
-        except self._sqlite.Error as error:
-            raise self._failed("read", error) from error
 
     @staticmethod
     def _found(
@@ -309,6 +305,7 @@ class _File:
             (known.setdefault((name, unit), -1 - len(known)), time, value)
             for _, name, unit, time, value in waiting
         ]
+        db.execute("BEGIN")
         try:
             db.executemany("INSERT INTO temp.waiting VALUES (?, ?, ?)", rows)
             return tuple(
@@ -322,9 +319,7 @@ class _File:
 
     def close(self) -> None:
         """Close it; the next use opens it again."""
-        if self._db is not None:
-            self._db.close()
-            self._db = None
+        self._database.close()
 
     def _series(self, db: sqlite3.Connection, key: tuple[str, str, str]) -> int:
         found = self._ids.get(key)
@@ -347,67 +342,28 @@ class _File:
         db.execute(_TO_HOURS, (until,))
         db.execute("DELETE FROM minutes WHERE time < ?", (until,))
 
-    def _shrink(self, db: sqlite3.Connection) -> None:
+    def _shrink(self) -> None:
         """Drop the oldest of the finest tier that has any, until the file's pages suffice."""
-        while self._used(db) > self._size:
-            spans = [(*db.execute(span).fetchone(), remove) for span, remove in _TIERS]
-            spans = [(first, last, remove) for first, last, remove in spans if first is not None]
-            if not spans:
-                return
-            first, last, remove = spans[0]
-            # An eighth of the time at once; the pages are used again.
-            with db:
+        dropped = True
+        while dropped:
+            with self._database.changing() as db:
+                dropped = self._used(db) > self._size and self._drop(db)
+
+    @staticmethod
+    def _drop(db: sqlite3.Connection) -> bool:
+        for span, remove in _TIERS:
+            first, last = db.execute(span).fetchone()
+            if first is not None:
+                # An eighth of the time at once; the pages are used again.
                 db.execute(remove, (first + max((last - first) / 8, 1),))
+                return True
+        return False
 
     @staticmethod
     def _used(db: sqlite3.Connection) -> int:
         pragmas = ("page_count", "freelist_count", "page_size")
         pages, free, size = (db.execute(f"PRAGMA {name}").fetchone()[0] for name in pragmas)
         return int((pages - free) * size)
-
-    def _opened(self) -> sqlite3.Connection:
-        if self._db is None:
-            make_directory(os.path.dirname(self._path))
-            try:
-                self._db = self._connect()
-            except self._sqlite.DatabaseError as error:
-                if isinstance(error, self._sqlite.OperationalError):
-                    raise self._failed("open", error) from error
-                self._set_aside(error)
-                self._db = self._connect()
-        return self._db
-
-    @property
-    def _sqlite(self) -> Any:
-        import sqlite3  # noqa: PLC0415  a board without history does not pay for it
-
-        return sqlite3
-
-    def _connect(self) -> sqlite3.Connection:
-        db: sqlite3.Connection = self._sqlite.connect(self._path, timeout=1.0)
-        try:
-            db.execute("PRAGMA journal_mode = WAL")
-            # One fsync a batch, at its checkpoint: WAL is consistent after a power cut.
-            db.execute("PRAGMA synchronous = FULL")
-            db.executescript(_SCHEMA)
-            db.executescript(_IN_MEMORY)
-        except BaseException:
-            db.close()
-            raise
-        return db
-
-    def _set_aside(self, error: Exception) -> None:
-        """A database that is none is kept, and a new one begun."""
-        aside = f"{self._path}.broken"
-        os.replace(self._path, aside)
-        for ending in ("-wal", "-shm"):
-            if os.path.exists(self._path + ending):
-                os.unlink(self._path + ending)
-        log.error(f"history: {self._path} is broken ({error}): set aside as {aside}, begun anew")
-
-    def _failed(self, what: str, error: Exception) -> StoreError:
-        self.close()
-        return StoreError(f"history: cannot {what} {self._path}: {error}")
 
 
 def _rows(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from datetime import tzinfo
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -19,8 +18,8 @@ from edged.cron.job import PARALLEL_MAX, Job, Run, State, Status, Trigger, backo
 from edged.cron.schedule import wrong
 from edged.cron.settle import SET_BACK_S, SET_SINCE, replanned, settle
 from edged.cron.zones import kept_zone
-from edged.errors import BusyError, NotFoundError, StoreError
-from edged.store import make_directory
+from edged.database import Database
+from edged.errors import BusyError, NotFoundError
 
 if TYPE_CHECKING:
     import sqlite3
@@ -142,11 +141,10 @@ class Jobs:
     """
 
     def __init__(self, path: str, grace_s: float, local: str) -> None:
-        self._path, self._grace_s, self._local = path, grace_s, local
-        self._db: sqlite3.Connection | None = None
+        self._grace_s, self._local = grace_s, local
+        self._database = Database(path, "jobs", _SCHEMA, version=VERSION)
         self._since_tidied = 0
         self._life = int.from_bytes(os.urandom(6))
-        self.broken = ""
 
     def zone(self, tz: str) -> tzinfo:
         """The zone of a job that is kept, by its name; empty is the machine's."""
@@ -160,7 +158,7 @@ class Jobs:
         Raises:
             StoreError: it cannot be read or written.
         """
-        with self._changing() as db:
+        with self._database.changing() as db:
             interrupted = []
             for run in self._runs(db, "status = 'running' ORDER BY id", ()):
                 ended = msgspec.structs.replace(
@@ -181,9 +179,12 @@ class Jobs:
 
     def close(self) -> None:
         """Close it; the next use opens it again."""
-        if self._db is not None:
-            self._db.close()
-            self._db = None
+        self._database.close()
+
+    @property
+    def broken(self) -> str:
+        """Why the file was begun anew; empty where it was not."""
+        return self._database.broken
 
     def moved(self, delta_s: float, now: float) -> list[Wake]:
         """The wall clock was set by so much: lengths go on as they were, the rest is replanned.
@@ -191,7 +192,7 @@ class Jobs:
         What was planned by an earlier life of the daemon stays: of the time between the
         two, only the wall clock knows how long it was, once it is right.
         """
-        with self._changing() as db:
+        with self._database.changing() as db:
             db.execute(
                 "UPDATE jobs SET due = due + :d, dealt = dealt + :d WHERE length > 0"
                 " AND (life = :life OR due < :set)",
@@ -229,7 +230,7 @@ class Jobs:
         Returns:
             When it is due, and the users of one-time jobs that are forgotten for it.
         """
-        with self._changing() as db:
+        with self._database.changing() as db:
             dropped = self._purge(db, job.created)
             db.execute(
                 "INSERT INTO jobs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -256,7 +257,7 @@ class Jobs:
         Raises:
             NotFoundError: it was removed meanwhile.
         """
-        with self._changing() as db:
+        with self._database.changing() as db:
             _, now = self._find(db, job.id)
             db.execute(
                 "UPDATE jobs SET name = ?, length = ?, body = ? WHERE id = ?",
@@ -274,7 +275,7 @@ class Jobs:
             NotFoundError: it was removed meanwhile.
             InvalidArgumentsError: its only time is past, or it is done.
         """
-        with self._changing() as db:
+        with self._database.changing() as db:
             job, state = self._find(db, job_id)
             if enabled and state.ended is not None:
                 raise wrong(
@@ -303,14 +304,14 @@ class Jobs:
         Raises:
             NotFoundError: it was removed meanwhile.
         """
-        with self._changing() as db:
+        with self._database.changing() as db:
             if not db.execute("DELETE FROM jobs WHERE id = ?", (job_id,)).rowcount:
                 raise _gone(job_id)
             db.execute("DELETE FROM runs WHERE job = ?", (job_id,))
 
     def drop_ended(self, user: str) -> int:
         """Make room: remove a user's one-time jobs that are over; returns how many."""
-        with self._changing() as db:
+        with self._database.changing() as db:
             rows = db.execute(
                 "SELECT id FROM jobs WHERE user = ? AND ended IS NOT NULL", (user,)
             ).fetchall()
@@ -323,7 +324,7 @@ class Jobs:
         Raises:
             NotFoundError: there is none.
         """
-        with self._reading() as db:
+        with self._database.reading() as db:
             return self._row(db, job_id)
 
     def named(self, user: str | None, name: str) -> list[str]:
@@ -331,7 +332,7 @@ class Jobs:
         where, values = "name = ?", [name]
         if user is not None:
             where, values = "user = ? AND name = ?", [user, name]
-        with self._reading() as db:
+        with self._database.reading() as db:
             rows = db.execute(
                 f"SELECT id FROM jobs WHERE {where} ORDER BY id LIMIT ?",  # noqa: S608
                 (*values, NAMED_MAX),
@@ -341,7 +342,7 @@ class Jobs:
     def page(self, user: str | None, limit: int, offset: int) -> tuple[list[Row], int]:
         """Jobs of a user or of everyone (None), those due next first; and how many there are."""
         where, values = ("1", []) if user is None else ("user = ?", [user])
-        with self._reading() as db:
+        with self._database.reading() as db:
             (total,) = db.execute(f"SELECT COUNT(*) FROM jobs WHERE {where}", values).fetchone()  # noqa: S608
             rows = db.execute(
                 f"SELECT id FROM jobs WHERE {where} ORDER BY enabled = 0, due IS NULL, due, id"  # noqa: S608
@@ -353,7 +354,7 @@ class Jobs:
 
     def runs(self, job_id: str, limit: int) -> list[Run]:
         """The newest runs of a job, the newest first."""
-        with self._reading() as db:
+        with self._database.reading() as db:
             return list(self._runs(db, "job = ? ORDER BY id DESC LIMIT ?", (job_id, limit)))
 
     # Runs ---------------------------------------------------------------------------------
@@ -371,7 +372,7 @@ class Jobs:
         Returns:
             When jobs of ended runs wake next, and what came of those that are due.
         """
-        with self._changing() as db:
+        with self._database.changing() as db:
             wakes = [wake for end in ends if (wake := self._end(db, end)) is not None]
             claims = [
                 claim
@@ -388,7 +389,7 @@ class Jobs:
             NotFoundError: no such job.
             BusyError: it runs.
         """
-        with self._changing() as db:
+        with self._database.changing() as db:
             job, _ = self._find(db, job_id)
             if going and (job.overlap != "parallel" or going >= PARALLEL_MAX):
                 raise BusyError(f"job {job.name!r} is running: try again when it has ended")
@@ -400,7 +401,7 @@ class Jobs:
         """A claim; a job that cannot even be looked at is switched off, and stops no other."""
         try:
             return self._claim(db, job_id, going, now)
-        except self._sqlite.Error:
+        except self._database.error:
             raise
         except Exception as error:  # noqa: BLE001  whatever it is, it is that job's alone
             log.error(f"job {job_id} fails and is switched off: {type(error).__name__}: {error}")
@@ -585,87 +586,6 @@ class Jobs:
                 "DELETE FROM runs WHERE id < ? AND status != 'running'",
                 (low + (high - low) // 4,),
             )
-
-    # SQLite -------------------------------------------------------------------------------
-
-    @contextmanager
-    def _changing(self) -> Iterator[sqlite3.Connection]:
-        db = self._opened()
-        try:
-            with db:
-                db.execute("BEGIN IMMEDIATE")
-                yield db
-        except self._sqlite.Error as error:
-            raise self._failed("write", error) from error
-
-    @contextmanager
-    def _reading(self) -> Iterator[sqlite3.Connection]:
-        db = self._opened()
-        try:
-            yield db
-        except self._sqlite.Error as error:
-            raise self._failed("read", error) from error
-
-    def _opened(self) -> sqlite3.Connection:
-        if self._db is None:
-            make_directory(os.path.dirname(self._path))
-            try:
-                self._db = self._connect()
-            except self._sqlite.DatabaseError as error:
-                if isinstance(error, self._sqlite.OperationalError):
-                    raise self._failed("open", error) from error
-                self._set_aside(error)
-                self._db = self._connect()
-        return self._db
-
-    @property
-    def _sqlite(self) -> Any:
-        import sqlite3  # noqa: PLC0415  a board without jobs does not pay for it
-
-        return sqlite3
-
-    def _connect(self) -> sqlite3.Connection:
-        # Not bound to a thread: its owner hands it from one to the next.
-        db: sqlite3.Connection = self._sqlite.connect(
-            self._path, timeout=1.0, isolation_level=None, check_same_thread=False
-        )
-        try:
-            os.chmod(self._path, 0o600)
-            (version,) = db.execute("PRAGMA user_version").fetchone()
-            if version > VERSION:
-                raise StoreError(
-                    f"{self._path} is of a newer edged (version {version}): use that one, or "
-                    "move the file away"
-                )
-            db.execute("PRAGMA journal_mode = WAL")
-            # A commit is on disk when it returns, also where the power goes at that moment.
-            db.execute("PRAGMA synchronous = FULL")
-            db.executescript(_SCHEMA)
-            db.execute(f"PRAGMA user_version = {VERSION}")
-        except BaseException:
-            db.close()
-            raise
-        return db
-
-    def _set_aside(self, error: Exception) -> None:
-        """A database that is none is kept, and a new one begun."""
-        aside, number = f"{self._path}.broken", 0
-        while os.path.lexists(aside):
-            number += 1
-            aside = f"{self._path}.broken.{number}"
-        os.replace(self._path, aside)
-        for ending in ("-wal", "-shm"):
-            if os.path.exists(self._path + ending):
-                os.replace(self._path + ending, aside + ending)
-        self.broken = (
-            f"{self._path} was broken ({error}): kept as {aside}, begun anew without jobs"
-        )
-        log.error(self.broken)
-
-    def _failed(self, what: str, error: Exception) -> StoreError:
-        self.close()
-        hint = ": free some space" if "full" in str(error) else ""
-        return StoreError(f"jobs: cannot {what} {self._path}: {error}{hint}")
 
 
 def _decode(body: bytes) -> Job:
