@@ -285,7 +285,6 @@ class Policy:
             self._used[grant.id] = self._clock.monotonic()
             _trim(self._grants, GRANTS_MAX)
         self._save(undo)
-        self._pin()
         answered = {**facts(request), "answer": duration}
         self._events.publish("permission.answered", request.user, answered)
         return grant
@@ -342,7 +341,6 @@ class Policy:
         if not any(table.pop(name, None) for table in tables):
             raise NotFoundError(f"no permission {name[:64]!r}: edged grant lists them")
         self._save(undo)
-        self._pin()
 
     def pending(self) -> list[Request]:
         """Requests that wait, oldest first."""
@@ -414,7 +412,6 @@ class Policy:
             undo = self._kept()
             del self._grants[grant.id]
             self._save(undo)
-            self._pin()
 
     def give_back(self, grant: Grant) -> None:
         """Undo `use` where nothing came of it.
@@ -426,7 +423,6 @@ class Policy:
             undo = self._kept()
             self._grants[grant.id] = grant
             self._save(undo)
-            self._pin()
 
     def rebind(self, grant: Grant, device: int, inode: int) -> None:
         """The caller itself replaced the granted file: the grant is of the new one."""
@@ -440,14 +436,9 @@ class Policy:
     def end(self, user: str, session: str) -> None:
         """A session is over, and its grants with it."""
         if self._grants and session:
-            gone = [
-                one.id
-                for one in self._grants.values()
-                if (one.duration, one.user, one.session) == ("session", user, session)
-            ]
-            for name in gone:
-                del self._grants[name]
-            self._pin()
+            self._drop(
+                lambda one: (one.duration, one.user, one.session) == ("session", user, session)
+            )
 
     def close(self) -> None:
         """Let go of what is granted; nothing is asked or used after."""
@@ -538,11 +529,16 @@ class Policy:
 
     def _drop_idle(self) -> None:
         oldest = self._clock.monotonic() - SESSION_S
-        for grant in tuple(self._grants.values()):
-            if grant.duration == "session" and self._used.get(grant.id, 0.0) < oldest:
-                del self._grants[grant.id]
-                self._pin()
+        self._drop(lambda one: one.duration == "session" and self._used.get(one.id, 0.0) < oldest)
         self._used = {name: at for name, at in self._used.items() if name in self._grants}
+
+    def _drop(self, is_over: Callable[[Grant], bool]) -> None:
+        """Forget grants that no store has."""
+        gone = [one.id for one in self._grants.values() if is_over(one)]
+        for name in gone:
+            del self._grants[name]
+        if gone:
+            self._pin()
 
     def _pin(self) -> None:
         """Hold open what is granted now, and nothing else.
@@ -585,7 +581,7 @@ class Policy:
         return undo
 
     def _save(self, undo: Callable[[], None]) -> None:
-        """Store what outlives the daemon; where that fails, all is as before."""
+        """Store what outlives the daemon, and hold what is granted; or all is as before."""
         once = [one for one in self._grants.values() if one.duration == "once"]
         state = _State([*self._pending.values()], [*self._denied.values()], once)
         try:
@@ -593,6 +589,7 @@ class Policy:
         except BaseException:
             undo()
             raise
+        self._pin()
 
 
 def _close(pins: dict[tuple[int, int], int]) -> None:
