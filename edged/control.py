@@ -15,7 +15,7 @@ from typing import Any, Literal
 import msgspec
 
 from edged import __version__
-from edged.acts import Acts, Switches, reset
+from edged.acts import Switches, reset
 from edged.audit import Record
 from edged.dispatch import Dispatcher
 from edged.errors import DeniedError, Fault, InvalidArgumentsError
@@ -126,8 +126,6 @@ class Control:
         self.tokens = tokens
         self.spawn = spawn
         self.authenticate = authenticate
-        self.acts: list[Acts] = [Switches(self.services.store, self.registry.set_switches)]
-        """What owners set at run time beside the configuration's file, part by part."""
         self._listeners = listeners
         self._health = health
         self._sessions: dict[tuple[str, str], Session] = {}
@@ -212,10 +210,15 @@ class Control:
             StoreError: it could not be stored, and nothing changed.
         """
         self.require_owner(caller, "change settings")
-        from edged.web.acts import WebSearch  # noqa: PLC0415  only for who looks at all settings
+        from edged.overrides import overrides  # noqa: PLC0415  only for who looks at all of them
 
-        web = WebSearch(self.services.store, lambda: self.services.web().reload())
-        return reset([*self.acts, web], key)
+        services = self.services
+        acts = overrides(
+            services.store,
+            switches=self.registry.set_switches,
+            web=lambda: services.web().reload(),
+        )
+        return reset(acts, key)
 
     def web_search(self, caller: Caller, body: Any = None) -> Any:
         """The settings of web search without keys, after a change where there is one.

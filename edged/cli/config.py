@@ -12,8 +12,8 @@ import msgspec
 from edged import paths, settings
 from edged.cli import show
 from edged.cli.parser import Parser, add_json
-from edged.cli.reset import stored
 from edged.errors import ConfigError
+from edged.overrides import overrides
 from edged.results import MASK, mask
 from edged.sections import SECTIONS, Messages
 from edged.settings import Loaded
@@ -150,7 +150,7 @@ def explained(loaded: Loaded, store: Store) -> Iterator[Value]:
             for key in where[:-1]:
                 branch = branch[key]
             branch[where[-1]] = msgspec.to_builtins(loaded.section(kind))
-    acts = {key: held for part in stored(store) for key, held in part.held().items()}
+    acts = {key: held for part in overrides(store) for key, held in part.held().items()}
     for key in acts:
         branch = value
         *above, last = key.split(".")

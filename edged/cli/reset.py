@@ -7,19 +7,12 @@ import fcntl
 import os
 from typing import Any
 
-from edged.acts import Acts, Switches
 from edged.acts import reset as drop
 from edged.cli.faults import cannot
 from edged.client import SocketClient
 from edged.errors import NoDaemonError, StoreError
+from edged.overrides import overrides
 from edged.store import Store
-
-
-def stored(store: Store) -> list[Acts]:
-    """The settings of every part, without a daemon: a part that has any adds itself here."""
-    from edged.web.acts import WebSearch
-
-    return [Switches(store), WebSearch(store)]
 
 
 def reset(data: str, key: str) -> dict[str, Any]:
@@ -37,7 +30,7 @@ def reset(data: str, key: str) -> dict[str, Any]:
         lock = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
         # No daemon ever ran there, and none can be in between.
-        return drop(stored(Store(os.path.join(data, "state"))), key)
+        return drop(overrides(Store(os.path.join(data, "state"))), key)
     except OSError as error:
         raise StoreError(cannot("open", path, error)) from None
     try:
@@ -46,7 +39,7 @@ def reset(data: str, key: str) -> dict[str, Any]:
         except BlockingIOError:
             socket = os.pread(lock, 4096, 0).decode("utf-8", "replace").strip()
             return _ask(socket, key)
-        return drop(stored(Store(os.path.join(data, "state"))), key)
+        return drop(overrides(Store(os.path.join(data, "state"))), key)
     finally:
         os.close(lock)
 

@@ -3,8 +3,8 @@
 import pytest
 
 from edged.acts import Held, Switches, reset
-from edged.cli.reset import stored
 from edged.errors import NotFoundError, StoreError
+from edged.overrides import overrides
 from edged.store import Store
 
 
@@ -31,7 +31,7 @@ def store(tmp_path):
 def test_a_key_is_dropped_with_all_that_is_below_it_in_every_part(store):
     """One key of the configuration may be many parts'."""
     numbers = Numbers(provider="brave", proxy="")
-    parts = [*stored(store), numbers]
+    parts = [*overrides(store), numbers]
     assert reset(parts, "tools.web.proxy") == {"tools.web.proxy": ""}
     assert reset(parts, "tools.web") == {"tools.web.enabled": False, "tools.web.provider": "brave"}
     assert numbers.kept == {}
@@ -42,7 +42,7 @@ def test_a_key_is_dropped_with_all_that_is_below_it_in_every_part(store):
 def test_the_beginning_of_a_name_is_not_its_key(store):
     """`tools.we` is not above `tools.web`."""
     with pytest.raises(NotFoundError, match=r"there is: tools\.cron\.enabled, tools\.mcp\."):
-        reset(stored(store), "tools.we")
+        reset(overrides(store), "tools.we")
 
 
 def test_what_is_used_changes_after_what_is_stored(store, tmp_path, monkeypatch):

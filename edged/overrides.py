@@ -1,0 +1,26 @@
+"""What owners set at run time, of every part that lets them: a part that does adds itself here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from edged.acts import Acts, Switches
+from edged.store import Store
+from edged.web.acts import WebSearch
+
+
+def overrides(
+    store: Store,
+    *,
+    switches: Callable[[dict[str, bool]], None] = lambda _: None,
+    web: Callable[[], None] = lambda: None,
+) -> list[Acts]:
+    """The settings of every part.
+
+    Args:
+        store: has them.
+        switches: uses the switches that are left when some are dropped; without a daemon
+            nobody does.
+        web: reads what is left of web search, likewise.
+    """
+    return [Switches(store, switches), WebSearch(store, web)]
