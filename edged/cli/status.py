@@ -92,9 +92,9 @@ def rows(found: dict[str, Any], note: str) -> Iterator[tuple[str, str]]:
     del shown["role"]
     lost = [_LOST] if found["audit_lost"] else []
     shown["board"], board = _board(found["board"])
-    channels = found.get("messages", {}).get("channels", {})
-    # What is well says no more than a word or two.
-    mute = [f"channel {name}: {state}" for name, state in channels.items() if ": " in state]
+    mute: list[str] = []
+    if "messages" in found:
+        shown["messages"], mute = _messages(found["messages"])
     shown["problems"] = [*found["problems"], *board, *mute, *lost, *([note] if note else [])]
     for key, value in shown.items():
         yield from _ROWS[key](value) if key in _ROWS else [(key.replace("_", " "), _text(value))]
@@ -112,6 +112,14 @@ def _board(found: dict[str, dict[str, str]]) -> tuple[dict[str, dict[str, str]],
         problems += [f"{part.removesuffix('s')} {name}: {troubled[name]}" for name in troubled]
         parts[part] = {**states, **dict.fromkeys(troubled, "see problems")}
     return parts, problems
+
+
+def _messages(found: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """The outbox, and what is wrong with its channels, which is told once."""
+    channels, troubled = found["channels"], found["troubled"]
+    shown = {**found, "channels": {**channels, **dict.fromkeys(troubled, "see problems")}}
+    del shown["troubled"]
+    return shown, [f"channel {name}: {channels[name]}" for name in troubled]
 
 
 def _lost(count: int) -> str:

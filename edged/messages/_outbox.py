@@ -104,6 +104,11 @@ class _Lane:
         self.next_try = 0.0
 
     @property
+    def is_troubled(self) -> bool:
+        """Whether what waits was refused, or the last one was given up."""
+        return bool(self.problem if self.queue else self.given_up)
+
+    @property
     def is_busy(self) -> bool:
         """Whether its task runs."""
         return self.task is not None and not self.task.done()
@@ -364,6 +369,10 @@ class Outbox:
                 **{name: _state(lane, now) for name, lane in self._lanes.items()},
                 **{n: f"{count} waiting, not configured" for n, count in self._strangers.items()},
             },
+            "troubled": [
+                *(name for name, lane in self._lanes.items() if lane.is_troubled),
+                *self._strangers,
+            ],
         }
 
     # Giving out ---------------------------------------------------------------------------

@@ -118,6 +118,7 @@ def test_a_message_goes_out_by_every_door_and_health_shows_it(serving, receiver,
             "sent": 3,
             "given_up": 0,
             "channels": {"hook": "ok"},
+            "troubled": [],
         }
         assert "hook ok" in daemon.cli("status").stdout
 

@@ -121,6 +121,15 @@ def test_alarms_and_what_cannot_be_used_are_problems(shown):
     ) in text
 
 
+def test_channels_that_messages_wait_for_are_problems(shown):
+    """By the daemon's word, whatever the text is."""
+    channels = {"mail": "2 on the way: soon", "old": "1 waiting, not configured", "phone": "ok"}
+    found = {**FOUND, "tools": {"enabled": 9}, "problems": []}
+    text, _ = shown({**found, "messages": {"channels": channels, "troubled": ["old"]}})
+    assert "channels mail 2 on the way: soon, old see problems, phone ok\n" in text
+    assert "problems       channel old: 1 waiting, not configured\n" in text
+
+
 def test_json_is_what_the_daemon_said(shown):
     text, asked = shown(FOUND, "--json")
     assert json.loads(text) == FOUND

@@ -133,9 +133,10 @@ async def test_what_will_never_be_taken_is_given_up_at_once(post, door):
     await post.settled(outbox)
     told = outbox.health()["channels"]["door"]
     assert told == "failed, the last was given up: HTTP 400: no such chat"
+    assert outbox.health()["troubled"] == ["door"]
     await outbox.put(ADA, Draft("good"))
     await post.settled(outbox)
-    assert outbox.health()["channels"]["door"] == "ok"
+    assert (outbox.health()["channels"]["door"], outbox.health()["troubled"]) == ("ok", [])
     assert texts(door) == ["good"]
     assert post.waits == []
     assert [one["text"] for one in post.told("message.failed")] == ["bad"]
@@ -414,6 +415,7 @@ async def test_messages_of_a_channel_that_is_gone_wait_for_it(post, door, capsys
     await second.open()
     assert "1 wait for channel 'door', which is not configured" in capsys.readouterr().err
     assert second.health()["channels"]["door"] == "1 waiting, not configured"
+    assert second.health()["troubled"] == ["door"]
     await second.close(0.0)
     back = doors()
     third = post.outbox({"door": back})
@@ -439,6 +441,7 @@ async def test_health_says_what_holds_a_channel_up(post, door, doors):
     assert found["channels"] == {
         "door": "1 waiting, next try in 2 s: HTTP 503 ***", "other": "ok",
     }  # fmt: skip
+    assert found["troubled"] == ["door"]
     assert (found["waiting"], found["sent"], found["given_up"]) == (1, 0, 0)
     assert found["bytes"] > 0
 
