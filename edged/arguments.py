@@ -16,6 +16,7 @@ import msgspec
 
 from edged.errors import Fault, InvalidArgumentsError
 from edged.tool import Tool
+from edged.wording import worded
 
 INJECTED = frozenset({"workspace", "channel", "chat_id"})
 """Names that hosts inject; accepted everywhere, never widening a right."""
@@ -114,7 +115,7 @@ def _checked(tool: Tool, name: str, item: Any, kind: Any) -> tuple[Any, list[Fau
     if isinstance(item, list) and of_items is not None:
         plain = [_plain(one, of_items) for one in item]
         faults = [
-            Fault(f"{name}[{index}]{wrong.path}", _lower(wrong.reason))
+            Fault(f"{name}[{index}]{wrong.path}", worded(wrong.reason))
             for index, one in enumerate(plain)
             if (wrong := _refusal(one, of_items)) is not None
         ]
@@ -180,18 +181,16 @@ def _number(text: str) -> Any:
         return _MISSING
 
 
-def _lower(reason: str) -> str:
-    return reason[:1].lower() + reason[1:]
-
-
 def _reason(tool: Tool, name: str, item: Any, wrong: Fault) -> str:
     reason = wrong.reason
     if wrong.path or ("Expected" not in reason and "enum" not in reason):
-        return _lower(reason)
+        return worded(reason)
     ranged = _is_range(reason)
     if reason.startswith("Expected") and not ranged:
         limit = reason.partition(", got ")[0].removeprefix("Expected ")
-        if any(mark in limit for mark in (">", "<", "length", "matching", "multiple")):
+        if "length" in limit:
+            return worded(reason)
+        if any(mark in limit for mark in (">", "<", "matching", "multiple")):
             return f"must be {limit}"
     shown = _kind(item) if name in tool.sensitive else _shown(item)
     return f"must be {_expected(tool, name, ranged=ranged)}, not {shown}"

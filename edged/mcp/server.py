@@ -30,6 +30,7 @@ from edged.identity import Caller, Role
 from edged.policy import Answer
 from edged.registry import Session
 from edged.results import Block, Result, Text, complete, failure, joined
+from edged.wording import worded
 
 LEGACY = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 MODERN = "2026-07-28"
@@ -327,7 +328,9 @@ class Connection:
             data = {"code": error.code, "retryable": error.retryable}
             self._fail(raw_id, WIRE[error.code].jsonrpc, str(error), data)
         elif isinstance(error, msgspec.DecodeError):
-            self._fail(raw_id, jsonrpc.INVALID_PARAMS, f"params: {error}")
+            reason, _, path = str(error).partition(" - at `$")
+            where = f"params{path.rstrip('`')}"
+            self._fail(raw_id, jsonrpc.INVALID_PARAMS, f"{where}: {worded(reason)}")
         else:
             log.error(f"request failed: {type(error).__name__}: {error}")
             self._fail(raw_id, jsonrpc.INTERNAL_ERROR, "internal error: see edged's log")

@@ -52,6 +52,7 @@ from edged.transports._openapi import (
 )
 from edged.transports._streams import Stream
 from edged.transports.unix import caller_of, peer_uid
+from edged.wording import worded
 
 T = TypeVar("T")
 
@@ -211,9 +212,10 @@ class Request:
             return msgspec.json.decode(data or b"{}", type=kind)
         except msgspec.ValidationError as error:
             reason, _, path = str(error).partition(" - at `$")
+            told = worded(reason)
             if "unknown field" in reason and not path:
-                reason += f"; the body takes: {_fields(kind)}"
-            raise InvalidArgumentsError([Fault(path.strip(".`"), reason)]) from None
+                told += f"; the body takes: {_fields(kind)}"
+            raise InvalidArgumentsError([Fault(path.strip(".`"), told)]) from None
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             takes = f"send one object, which takes: {_fields(kind)}"
             raise RemoteProtocolError(f"the body is not JSON: {error}: {takes}") from None

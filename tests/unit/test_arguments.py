@@ -197,8 +197,8 @@ def test_nothing_else_is_coerced(name, value, reason):
             "2",
             "must be one of off, on or a boolean or an integer from 0 to 1, not the number 2",
         ),
-        ("note", "123456789", "must be `str` of length <= 8"),
-        ("data", [1] * 5, "must be `array` of length <= 4"),
+        ("note", "123456789", "must have at most 8 characters"),
+        ("data", [1] * 5, "must have at most 4 items"),
     ],
 )
 def test_a_value_out_of_range_is_refused_with_the_range(name, value, reason):
@@ -249,8 +249,8 @@ def test_all_faults_are_reported_at_once_with_their_paths():
     """Contract: all faults of a call, with the path of each."""
     found = faults({"cnt": 1, "count": 99, "force": "yes", "data": [1, "x", 300, "7"]})
     assert set(found) == {"cnt", "path", "count", "force", "data[1]", "data[2]"}
-    assert found["data[1]"] == "expected `int`, got `str`"
-    assert found["data[2]"] == "expected `int` <= 255"
+    assert found["data[1]"] == "must be an integer, not text"
+    assert found["data[2]"] == "must be an integer, at most 255"
 
 
 def test_the_message_names_the_tool_and_every_fault():
