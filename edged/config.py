@@ -41,7 +41,19 @@ def check_duration(name: str, value: str | float, low: float, high: float) -> No
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from None
     if not low <= found <= high:
-        raise ValueError(f"{name}: must be from {low:g} to {high:g} seconds")
+        raise ValueError(
+            f"{name}: must be from {_written(low, _SPANS)} to {_written(high, _SPANS)}"
+        )
+
+
+_SPANS = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
+_SIZES = (("G", 1 << 30), ("M", 1 << 20), ("K", 1 << 10), (" bytes", 1))
+
+
+def _written(value: float, units: tuple[tuple[str, int], ...]) -> str:
+    """A bound as the file has it: 30d, 64K."""
+    unit, length = next((one for one in units if value and value % one[1] == 0), units[-1])
+    return f"{value / length:g}{unit}"
 
 
 def check_channels(given: list[str]) -> None:
@@ -59,7 +71,9 @@ def check_size(name: str, value: str | int, low: int, high: int) -> None:
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from None
     if not low <= found <= high:
-        raise ValueError(f"{name}: must be from {low} to {high} bytes")
+        raise ValueError(
+            f"{name}: must be from {_written(low, _SIZES)} to {_written(high, _SIZES)}"
+        )
 
 
 def _check_user(name: str, user: str) -> None:

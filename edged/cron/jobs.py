@@ -605,4 +605,4 @@ def _columns(state: State) -> tuple[Any, ...]:
 
 
 def _gone(job_id: str) -> NotFoundError:
-    return NotFoundError(f"no job {job_id[:64]!r}: list shows the ids")
+    return NotFoundError(f"no job {job_id[:64]!r}: cron and edged jobs list them")

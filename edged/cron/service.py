@@ -442,7 +442,7 @@ class Cron:
             row = await self._thread.run(self._jobs.get, ids[0])
         if not caller.is_owner and row.job.user != caller.user:
             # As one that is not there.
-            raise NotFoundError(f"no job {ref[:64]!r}: list shows the ids")
+            raise NotFoundError(f"no job {ref[:64]!r}: cron and edged jobs list them")
         return row
 
     @staticmethod

@@ -51,12 +51,11 @@ def configured(
 
 
 def _kind(key: str, given: Mapping[str, Any]) -> _Kind:
-    kind = given.get("kind")
-    if not isinstance(kind, str):
+    if given.get("kind") is None:
         known = ", ".join(plugins.names("edged.messages"))
         raise ConfigError(f"kind is missing: one of {known}", key=key)
     try:
-        return cast("_Kind", plugins.load("edged.messages", kind))
+        return cast("_Kind", plugins.load("edged.messages", str(given["kind"])))
     except ConfigError as error:
         # The package's name is no word of the user's.
         reason = error.reason.replace("one of messages", "a kind of channel")

@@ -38,6 +38,7 @@ def test_kinds_are_the_files_of_the_package():
     ("lines", "fault"),
     [
         ("      kind: telegramm", "edged.yaml:4: messages.channels.one.kind: 'telegramm' is not a kind of channel; did you mean 'telegram'?"),
+        ("      kind: 5", "edged.yaml:4: messages.channels.one.kind: '5' is not a kind of channel: email, events"),
         ("      topic: x", "edged.yaml:3: messages.channels.one: kind is missing: one of email, events"),
         ("      kind: ntfy\n      topc: x", "edged.yaml:5: messages.channels.one.topc: unknown key; did you mean 'topic'?"),
         ("      kind: ntfy\n      topic: a/b", "edged.yaml:5: messages.channels.one.topic: has A-Z"),
@@ -63,7 +64,7 @@ def test_a_mistake_is_told_with_its_line(lines, fault):
         ("messages: {channels: {a: {}, b: {}}}", "channels: there are several: write default: one of a, b"),
         ("messages: {channels: {A: {}}}", "channels.A: a name has a-z"),
         ("messages: {chanels: {}}", "chanels: unknown key; did you mean 'channels'?"),
-        ("messages: {give_up: 0s}", "give_up: must be from 1 to"),
+        ("messages: {give_up: 0s}", "give_up: must be from 1s to 30d"),
         ("messages: {count: 0}", "count: "),
     ],
 )  # fmt: skip
