@@ -1,22 +1,21 @@
 """The server's side of one connection: JSON-RPC lines in, lines out, sans I/O.
 
-Speaks MCP's `initialize`-based revisions and the stateless one at once, bare
-requests, and edged's own methods (contract, section 5). Knows no sockets: a
-transport hands it lines and a way to send. Nothing is sent for a cancelled id.
+Speaks MCP's `initialize`-based revisions and the stateless one at once, and bare
+requests; edged's own methods are in `edged.mcp.methods` (contract, section 5). Knows no
+sockets: a transport hands it lines and a way to send. Nothing is sent for a cancelled id.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Literal
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import msgspec
 
 from edged import __version__, jsonrpc, log
 from edged.audit import Record
-from edged.control import Control, Decision
-from edged.cron.spec import Spec
+from edged.control import Control
 from edged.dispatch import Call
 from edged.errors import (
     WIRE,
@@ -25,17 +24,13 @@ from edged.errors import (
     InvalidArgumentsError,
     RemoteProtocolError,
 )
-from edged.events import Event, visible
-from edged.identity import Caller, Role
-from edged.policy import Answer
+from edged.events import Event
+from edged.identity import Caller
+from edged.mcp.types import LEGACY, META, MODERN, NO_META, UNSUPPORTED_VERSION, Meta, Request
 from edged.registry import Session
 from edged.results import Block, Result, Text, complete, failure, joined
 from edged.wording import worded
 
-LEGACY = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
-MODERN = "2026-07-28"
-UNSUPPORTED_VERSION = -32022
-META = "io.modelcontextprotocol/"
 SERVER = {"name": "edged", "title": "edged", "version": __version__}
 CAPABILITIES = {"tools": {"listChanged": True}}
 INSTRUCTIONS = (
@@ -45,34 +40,17 @@ INSTRUCTIONS = (
 )
 LIST_TTL_MS = 1_000
 
-BACKLOG_MAX = 1 << 20
-"""Bytes of records or of earlier events that one request brings; the oldest are left out."""
-
-
-class _Meta(msgspec.Struct, frozen=True, gc=False):
-    progress_token: msgspec.Raw = msgspec.field(name="progressToken", default=msgspec.Raw())
-    version: str | None = msgspec.field(name=META + "protocolVersion", default=None)
-    capabilities: dict[str, Any] | None = msgspec.field(
-        name=META + "clientCapabilities", default=None
-    )
-    channel: str = msgspec.field(name="edged/channel", default="")
-    chat_id: str = msgspec.field(name="edged/chat_id", default="")
-    timeout_s: float | None = msgspec.field(name="edged/timeout", default=None)
-
-
-_NO_META = _Meta()
-
 
 class _Any(msgspec.Struct, gc=False):
     """The part of params that every request shares."""
 
-    meta: _Meta = msgspec.field(name="_meta", default=_NO_META)
+    meta: Meta = msgspec.field(name="_meta", default=NO_META)
 
 
 class _CallParams(msgspec.Struct, gc=False):
     name: str
     arguments: msgspec.Raw = msgspec.Raw()
-    meta: _Meta = msgspec.field(name="_meta", default=_NO_META)
+    meta: Meta = msgspec.field(name="_meta", default=NO_META)
 
 
 class _CallLine(msgspec.Struct, gc=False):
@@ -99,7 +77,7 @@ class _UsualResult(msgspec.Struct, gc=False):
 
 class _ListParams(msgspec.Struct, gc=False):
     cursor: str | None = None
-    meta: _Meta = msgspec.field(name="_meta", default=_NO_META)
+    meta: Meta = msgspec.field(name="_meta", default=NO_META)
 
 
 class _Initialize(msgspec.Struct, gc=False):
@@ -110,82 +88,11 @@ class _Cancelled(msgspec.Struct, gc=False):
     request_id: msgspec.Raw = msgspec.field(name="requestId", default=msgspec.Raw())
 
 
-class _Name(msgspec.Struct):
-    name: str
-
-
-class _Key(msgspec.Struct):
-    key: str
-
-
-class _StateParams(msgspec.Struct):
-    name: str | None = None
-    enabled: bool | None = None
-
-
-class _Definitions(msgspec.Struct):
-    format: str = "mcp"
-
-
-class _LogParams(msgspec.Struct):
-    limit: int = 50
-    follow: bool = False
-
-
-class _MediaParams(msgspec.Struct):
-    id: str
-    offset: int = 0
-
-
-class _EventParams(msgspec.Struct):
-    since: int | None = None
-
-
-class _ScanParams(msgspec.Struct):
-    bus: str = ""
-
-
-class _SyncParams(msgspec.Struct):
-    dry_run: bool = False
-
-
-class _GrantParams(msgspec.Struct):
-    """Nothing lists, a duration answers, `forget` takes back by an id."""
-
-    request_id: str = ""
-    path: str = ""
-    duration: Answer | None = None
-    user: str = "local"
-    write: bool = False
-    forget: str = ""
-
-
-class _JobsParams(msgspec.Struct):
-    action: Literal["list", "show", "add", "update", "remove", "enable", "disable", "run"] = "list"
-    id: str = ""
-    job: Spec | None = None
-    limit: int = 100
-    offset: int = 0
-
-
-class _TokenParams(msgspec.Struct):
-    action: Literal["add", "list", "revoke"] = "list"
-    name: str = ""
-    user: str = "local"
-    role: Role = "agent"
-
-
 _any = msgspec.json.Decoder(_Any).decode
 _call_line = msgspec.json.Decoder(_CallLine).decode
 _call_params = msgspec.json.Decoder(_CallParams).decode
 _encode = msgspec.json.Encoder().encode
 _CALL = b'"tools/call"'
-
-
-class _Request(msgspec.Struct, gc=False):
-    id: bytes
-    params: bytes
-    modern: bool
 
 
 class Connection:
@@ -209,10 +116,10 @@ class Connection:
             congested: whether the peer does not read; then updates and events are dropped.
             on_answered: called when a pending request was answered or cancelled.
         """
-        self._control = control
+        self.control = control
         # A bare request and one of the stateless revision belong to the identity.
-        self._identity = caller
-        self._caller = caller
+        self.identity = caller
+        self.caller = caller
         self._send = send
         self._congested = congested
         self._on_answered = on_answered
@@ -220,15 +127,14 @@ class Connection:
         self._initialized = False
         self._calls: dict[bytes, Call] = {}
         self._waiting: dict[bytes, object] = {}
-        self._stops: list[Callable[[], None]] = []
+        self._stops: dict[str, Callable[[], None]] = {}
         self._lost_events = 0
-        self._watching: set[str] = set()
         self._told = True
 
     @property
     def user_told(self) -> str | None:
         """Whose list of tools this peer wants to hear changes of; None of nobody's."""
-        return self._identity.user if self._initialized else None
+        return self.identity.user if self._initialized else None
 
     @property
     def pending(self) -> int:
@@ -275,8 +181,8 @@ class Connection:
         """The connection is gone: cancel its calls."""
         if self._session is not None:
             self._session.changed = None
-            self._control.session_ended(self._caller)
-        for stop in self._stops:
+            self.control.session_ended(self.caller)
+        for stop in self._stops.values():
             stop()
         self._stops.clear()
         self._waiting.clear()
@@ -304,10 +210,14 @@ class Connection:
     def _request(self, method: str, raw_id: bytes, params: bytes) -> None:
         modern = _is_modern(_any(params).meta) if b'"_meta"' in params else False
         handler = _METHODS.get(method)
+        if handler is None and method.startswith("edged/"):
+            from edged.mcp.methods import METHODS  # noqa: PLC0415  agents speak MCP alone
+
+            handler = METHODS.get(method)
         if handler is None or (modern and method in _LEGACY_ONLY):
             self._fail(raw_id, jsonrpc.METHOD_NOT_FOUND, f"no method {method[:100]!r}")
             return
-        handler(self, _Request(raw_id, params, modern or method == "server/discover"))
+        handler(self, Request(raw_id, params, modern or method == "server/discover"))
 
     def _is_open(self, raw_id: bytes) -> bool:
         return raw_id in self._calls or raw_id in self._waiting
@@ -338,7 +248,8 @@ class Connection:
     def _fail(self, raw_id: bytes, code: int, text: str, data: Any = None) -> None:
         self._send(jsonrpc.error(raw_id, code, text, data))
 
-    def _answer(self, request: _Request, value: dict[str, Any], *, listing: bool = False) -> None:
+    def answer(self, request: Request, value: dict[str, Any], *, listing: bool = False) -> None:
+        """Answer a request in the shape of its revision; `listing`: it may be cached."""
         if request.modern:
             value = {"resultType": "complete", **value}
             if listing:
@@ -366,25 +277,28 @@ class Connection:
             call.cancel()
         self._on_answered()
 
-    def _scope(self, *, modern: bool = False) -> Session:
+    def scope(self, request: Request) -> Session:
         """The session that a request belongs to (contract, section 4)."""
+        return self._scope(modern=request.modern)
+
+    def _scope(self, *, modern: bool = False) -> Session:
         if self._session is None or modern:
-            return self._control.session(self._identity)
+            return self.control.session(self.identity)
         return self._session
 
     # MCP ----------------------------------------------------------------------------------
 
-    def _initialize(self, request: _Request) -> None:
+    def _initialize(self, request: Request) -> None:
         asked = msgspec.json.decode(request.params or b"{}", type=_Initialize).protocol_version
         if self._session is None:
             # Unguessable: other parts keep what belongs to a session under its name.
             name = os.urandom(8).hex()
-            self._session = Session(name, self._control.services.clock, by_clock=False)
+            self._session = Session(name, self.control.services.clock, by_clock=False)
             self._session.changed = self.tools_changed
-            self._caller = msgspec.structs.replace(self._identity, session=name)
+            self.caller = msgspec.structs.replace(self.identity, session=name)
         version = asked if asked in LEGACY else LEGACY[0]
         self._initialized = True
-        self._answer(
+        self.answer(
             request,
             {
                 "protocolVersion": version,
@@ -394,8 +308,8 @@ class Connection:
             },
         )
 
-    def _discover(self, request: _Request) -> None:
-        self._answer(
+    def _discover(self, request: Request) -> None:
+        self.answer(
             request,
             {
                 "supportedVersions": [MODERN, *LEGACY],
@@ -406,28 +320,28 @@ class Connection:
             listing=True,
         )
 
-    def _ping(self, request: _Request) -> None:
-        self._answer(request, {})
+    def _ping(self, request: Request) -> None:
+        self.answer(request, {})
 
-    def _tools_list(self, request: _Request) -> None:
+    def _tools_list(self, request: Request) -> None:
         params = msgspec.json.decode(request.params or b"{}", type=_ListParams)
         index = _page(params.cursor)
-        self._when_fresh(request.id, lambda: self._send_page(request, index))
+        self.when_fresh(request.id, lambda: self._send_page(request, index))
 
-    def _send_page(self, request: _Request, index: int) -> None:
+    def _send_page(self, request: Request, index: int) -> None:
         self._told = True
         # The stateless revision's list never varies by what a session did.
         promoted = frozenset[str]()
         if self._session is not None and not request.modern:
             promoted = self._session.promoted()
-        pages = self._control.registry.pages(self._caller.user, "mcp", promoted)
+        pages = self.control.registry.pages(self.caller.user, "mcp", promoted)
         if index >= len(pages):
             self._fail(request.id, jsonrpc.INVALID_PARAMS, "cursor: there is no such page")
             return
         value: dict[str, Any] = {"tools": msgspec.Raw(pages[index])}
         if index + 1 < len(pages):
             value["nextCursor"] = f"p{index + 1}"
-        self._answer(request, value, listing=True)
+        self.answer(request, value, listing=True)
 
     def _attempt_call(self, raw_id: bytes, raw: bytes) -> None:
         try:
@@ -443,25 +357,25 @@ class Connection:
             if self._is_open(raw_id):
                 raise _InUseError(raw_id)
             modern = _is_modern(params.meta)
-            if self._control.registry.has(self._caller.user, params.name):
+            if self.control.registry.has(self.caller.user, params.name):
                 self._start(raw_id, params, modern)
             else:
                 # Perhaps the tool is new: look again before it is unknown.
-                self._when_fresh(raw_id, lambda: self._start(raw_id, params, modern))
+                self.when_fresh(raw_id, lambda: self._start(raw_id, params, modern))
         except Exception as error:  # noqa: BLE001  a fault of edged ends no connection
             self._refuse(raw_id, error)
 
     def _start(self, raw_id: bytes, params: _CallParams, modern: bool) -> None:
         meta = params.meta
-        caller = self._identity if modern else self._caller
+        caller = self.identity if modern else self.caller
         if meta.channel or meta.chat_id:
             caller = msgspec.structs.replace(caller, channel=meta.channel, chat_id=meta.chat_id)
-        token = bytes(meta.progress_token) if meta is not _NO_META else b""
+        token = bytes(meta.progress_token) if meta is not NO_META else b""
         on_update = None
         if token and token[0] in b'"-0123456789':
             on_update = _Progress(self, token).send
         try:
-            call = self._control.dispatcher.start(
+            call = self.control.dispatcher.start(
                 caller,
                 self._scope(modern=modern),
                 params.name,
@@ -493,9 +407,9 @@ class Connection:
             b'{"jsonrpc":"2.0","id":%b,"result":%b}\n' % (raw_id, mcp_result(result, modern))
         )
 
-    def _when_fresh(self, raw_id: bytes, then: Callable[[], None]) -> None:
+    def when_fresh(self, raw_id: bytes, then: Callable[[], None]) -> None:
         """Act once the caller's tools are known to be up to date."""
-        waits = self._control.catalogue.fresh(self._caller.user)
+        waits = self.control.catalogue.fresh(self.caller.user)
         if waits is None:
             then()
             return
@@ -514,114 +428,7 @@ class Connection:
 
         return finish
 
-    # edged's own --------------------------------------------------------------------------
-
-    def _status(self, request: _Request) -> None:
-        self._answer(request, self._control.status(self._caller))
-
-    def _turn(self, request: _Request) -> None:
-        self._scope(modern=request.modern).turn()
-        self._answer(request, {})
-
-    def _describe(self, request: _Request) -> None:
-        name = msgspec.json.decode(request.params or b"{}", type=_Name).name
-
-        def answer() -> None:
-            found = self._control.describe(self._caller, name, self._scope(modern=request.modern))
-            self._answer(request, msgspec.to_builtins(found))
-
-        self._when_fresh(request.id, answer)
-
-    def _tools_state(self, request: _Request) -> None:
-        params = msgspec.json.decode(request.params or b"{}", type=_StateParams)
-        if params.name is None:
-            self._when_fresh(
-                request.id,
-                lambda: self._answer(
-                    request, {"tools": self._control.states(self._caller, self._scope())}
-                ),
-            )
-            return
-        if params.enabled is None:
-            raise InvalidArgumentsError([Fault("enabled", "is required: true or false")])
-        done = self._control.switch(self._caller, params.name, params.enabled)
-        self._answer(request, msgspec.to_builtins(done))
-
-    def _config_reset(self, request: _Request) -> None:
-        key = msgspec.json.decode(request.params or b"{}", type=_Key).key
-        self._answer(request, {"dropped": self._control.reset(self._caller, key)})
-
-    def _definitions(self, request: _Request) -> None:
-        form = msgspec.json.decode(request.params or b"{}", type=_Definitions).format
-
-        def answer() -> None:
-            scope = self._scope(modern=request.modern)
-            body = self._control.definitions(self._caller, scope, form)
-            self._answer(request, {"tools": msgspec.Raw(body)})
-
-        self._when_fresh(request.id, answer)
-
-    def _log(self, request: _Request) -> None:
-        params = msgspec.json.decode(request.params or b"{}", type=_LogParams)
-        rows = self._control.log(self._caller, min(max(params.limit, 0), 1_000))
-        self._answer(request, {"records": _newest(rows)[0]})
-        if params.follow and "log" not in self._watching:
-            self._watching.add("log")
-            self._stops.append(self._control.services.trail.follow(self._audited))
-
-    def _audited(self, record: Record) -> None:
-        if self._caller.is_owner or record.user == self._caller.user:
-            self._offer("edged/log", record)
-
-    def _events(self, request: _Request) -> None:
-        params = msgspec.json.decode(request.params or b"{}", type=_EventParams)
-        events = self._control.services.events
-        self._answer(request, {"last_id": events.last_id})
-        if params.since is not None:
-            self._send_earlier(events.since(params.since))
-        if "events" not in self._watching:
-            self._watching.add("events")
-            self._stops.append(events.subscribe(self._event))
-
-    def _event(self, event: Event) -> None:
-        if visible(event, self._caller.user, owner=self._caller.is_owner):
-            self._offer("edged/event", event)
-
-    def _send_earlier(self, earlier: list[Event]) -> None:
-        caller = self._caller
-        rows = [e for e in earlier if visible(e, caller.user, owner=caller.is_owner)]
-        kept, lost = _newest(rows)
-        self._lost_events += lost
-        for event in kept:
-            self._offer("edged/event", event)
-
-    def _offer(self, method: str, item: Event | Record | msgspec.Raw) -> None:
-        """Send what may be lost: a peer that does not read gets a gap instead."""
-        if self._congested():
-            self._lost_events += 1
-            return
-        if self._lost_events:
-            self._send(jsonrpc.notification("edged/gap", {"lost": self._lost_events}))
-            self._lost_events = 0
-        self._send(jsonrpc.notification(method, item))
-
-    def _media(self, request: _Request) -> None:
-        params = msgspec.json.decode(request.params or b"{}", type=_MediaParams)
-        self._answer(request, self._control.media(self._caller, params.id, params.offset))
-
-    def _sync(self, request: _Request) -> None:
-        self._control.require_owner(self._caller, "sync tools")
-        dry_run = msgspec.json.decode(request.params or b"{}", type=_SyncParams).dry_run
-        self._work(request, self._control.catalogue.sync(dry_run))
-
-    def _sensors(self, request: _Request) -> None:
-        self._answer(request, {"sensors": self._control.sensors()})
-
-    def _scan(self, request: _Request) -> None:
-        bus = msgspec.json.decode(request.params or b"{}", type=_ScanParams).bus
-        self._work(request, self._control.scan(bus))
-
-    def _work(self, request: _Request, work: Awaitable[Any]) -> None:
+    def work(self, request: Request, work: Awaitable[Any]) -> None:
         """Answer a request with what some work gives, once it does."""
         finish = self._wait(request.id)
 
@@ -636,69 +443,30 @@ class Connection:
             else:
 
                 def act() -> None:
-                    self._answer(request, found)
+                    self.answer(request, found)
 
             finish(act)
 
-        self._control.spawn(wait())
+        self.control.spawn(wait())
 
-    def _jobs(self, request: _Request) -> None:
-        params = msgspec.json.decode(request.params or b"{}", type=_JobsParams)
-        action = "get" if params.action == "show" else params.action
-        scope = self._scope(modern=request.modern)
+    def watch(self, name: str, begin: Callable[[], Callable[[], None]]) -> None:
+        """Let this peer hear of something until it is gone; `begin` returns how to stop it."""
+        if name not in self._stops:
+            self._stops[name] = begin()
 
-        async def act() -> dict[str, Any]:
-            found = await self._control.services.cron().act(
-                self._caller, scope, action, params.id, params.job, params.limit, params.offset
-            )
-            return msgspec.to_builtins(found)  # type: ignore[no-any-return]  # a Struct becomes a dict
+    def lose(self, count: int) -> None:
+        """So many events were left out; the peer is told before the next one."""
+        self._lost_events += count
 
-        self._work(request, act())
-
-    def _token(self, request: _Request) -> None:
-        self._control.require_owner(self._caller, "manage tokens")
-        params = msgspec.json.decode(request.params or b"{}", type=_TokenParams)
-        tokens = self._control.tokens
-        if params.action == "add":
-            secret = tokens.add(params.name, params.user, params.role)
-            self._answer(request, {"token": secret})
-        elif params.action == "revoke":
-            tokens.revoke(params.name)
-            self._answer(request, {"status": "ok"})
-        else:
-            rows = [
-                {"name": t.name, "user": t.user, "role": t.role, "created": t.created}
-                for t in tokens.rows()
-            ]
-            self._answer(request, {"tokens": rows})
-
-    def _web_search(self, request: _Request) -> None:
-        params = request.params or b"{}"
-        if params.strip() == b"{}":
-            self._answer(request, self._control.web_search(self._caller))
+    def offer(self, method: str, item: Event | Record | msgspec.Raw) -> None:
+        """Send what may be lost: a peer that does not read gets a gap instead."""
+        if self._congested():
+            self._lost_events += 1
             return
-        from edged.web.settings import WebSearchBody  # noqa: PLC0415  rare: an owner's act
-
-        body = msgspec.json.decode(params, type=WebSearchBody)
-        self._answer(request, self._control.web_search(self._caller, body))
-
-    def _grant(self, request: _Request) -> None:
-        params = msgspec.json.decode(request.params or b"{}", type=_GrantParams)
-        caller = self._caller
-        if params.forget:
-            self._control.forget_permission(caller, params.forget)
-        elif params.duration is not None:
-            decision = Decision(
-                params.duration, params.request_id, params.path, params.user, params.write
-            )
-            self._control.permit(caller, decision)
-        elif params.request_id or params.path:
-            reason = "is required: once, session or deny"
-            raise InvalidArgumentsError([Fault("duration", reason)])
-        else:
-            self._answer(request, self._control.permissions(caller))
-            return
-        self._answer(request, {"status": "ok"})
+        if self._lost_events:
+            self._send(jsonrpc.notification("edged/gap", {"lost": self._lost_events}))
+            self._lost_events = 0
+        self._send(jsonrpc.notification(method, item))
 
     def progress(self, token: bytes, count: int, content: list[Block]) -> None:
         """Send one update as MCP progress; dropped when the peer does not read."""
@@ -739,32 +507,16 @@ class _UnsupportedVersionError(RemoteProtocolError):
         super().__init__(f"protocol version {version[:40]!r} is not supported")
 
 
-_METHODS: dict[str, Callable[[Connection, _Request], None]] = {
+_METHODS: dict[str, Callable[[Connection, Request], None]] = {
     "initialize": Connection._initialize,  # noqa: SLF001  the table is the class's own
     "ping": Connection._ping,  # noqa: SLF001
     "server/discover": Connection._discover,  # noqa: SLF001
     "tools/list": Connection._tools_list,  # noqa: SLF001
-    "edged/status": Connection._status,  # noqa: SLF001
-    "edged/turn": Connection._turn,  # noqa: SLF001
-    "edged/describe": Connection._describe,  # noqa: SLF001
-    "edged/tools/state": Connection._tools_state,  # noqa: SLF001
-    "edged/config/reset": Connection._config_reset,  # noqa: SLF001
-    "edged/definitions": Connection._definitions,  # noqa: SLF001
-    "edged/log": Connection._log,  # noqa: SLF001
-    "edged/events": Connection._events,  # noqa: SLF001
-    "edged/media": Connection._media,  # noqa: SLF001
-    "edged/sync": Connection._sync,  # noqa: SLF001
-    "edged/token": Connection._token,  # noqa: SLF001
-    "edged/grant": Connection._grant,  # noqa: SLF001
-    "edged/sensors": Connection._sensors,  # noqa: SLF001
-    "edged/scan": Connection._scan,  # noqa: SLF001
-    "edged/web-search": Connection._web_search,  # noqa: SLF001
-    "edged/jobs": Connection._jobs,  # noqa: SLF001
 }
 _LEGACY_ONLY = frozenset({"initialize", "ping"})
 
 
-def _is_modern(meta: _Meta) -> bool:
+def _is_modern(meta: Meta) -> bool:
     """Whether it is `_meta` of the stateless revision; bare requests are older.
 
     Raises:
@@ -778,20 +530,6 @@ def _is_modern(meta: _Meta) -> bool:
     if meta.capabilities is None:
         raise InvalidArgumentsError([Fault(f"_meta.{META}clientCapabilities", "is required")])
     return True
-
-
-def _newest(rows: Sequence[Event | Record]) -> tuple[list[msgspec.Raw], int]:
-    """The newest rows within `BACKLOG_MAX`, encoded, oldest first; and how many are left out."""
-    kept: list[msgspec.Raw] = []
-    room = BACKLOG_MAX
-    for row in reversed(rows):
-        data = _encode(row)
-        room -= len(data) + 1
-        if room < 0:
-            break
-        kept.append(msgspec.Raw(data))
-    kept.reverse()
-    return kept, len(rows) - len(kept)
 
 
 def _page(cursor: str | None) -> int:

@@ -15,7 +15,9 @@ from edged.dispatch import Dispatcher
 from edged.errors import StoreError
 from edged.events import Events
 from edged.identity import Caller
-from edged.mcp.server import BACKLOG_MAX, LEGACY, MODERN, Connection, mcp_result
+from edged.mcp.methods import BACKLOG_MAX
+from edged.mcp.server import Connection, mcp_result
+from edged.mcp.types import LEGACY, MODERN
 from edged.registry import PAGE, Registry
 from edged.results import ResourceLink, Result, Text, Truncated
 from edged.services import Services
