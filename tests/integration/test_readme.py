@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -24,9 +25,9 @@ ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 
 
-def examples():
+def examples(text=README, fence="console"):
     """Commands and what they print, in order; … stands for anything."""
-    for block in re.findall(r"```console\n(.*?)```", README, re.DOTALL):
+    for block in re.findall(rf"```{fence}\n(.*?)```", text, re.DOTALL):
         for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
             command, _, expected = part.partition("\n")
             yield command, expected
@@ -46,7 +47,7 @@ def place():
         yield from _running(Path(directory))
 
 
-def _running(tmp_path):
+def _running(tmp_path, config=""):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -60,7 +61,7 @@ def _running(tmp_path):
         "EDGED_SOCKET": str(tmp_path / "edged.sock"),
         "EDGED_CONFIG": str(tmp_path / "edged.yaml"),
     }
-    (tmp_path / "edged.yaml").write_text(f"http: {{listen: [127.0.0.1:{port}]}}\n")
+    (tmp_path / "edged.yaml").write_text(f"http: {{listen: [127.0.0.1:{port}]}}\n{config}")
     tmp_path.chmod(0o755)
     log = (tmp_path / "log").open("w")
     daemon = subprocess.Popen(["edged", "serve", "--sim"], env=env, stderr=log)
@@ -75,11 +76,11 @@ def _running(tmp_path):
     log.close()
 
 
-def test_tour_prints_what_the_readme_says(place):
-    """README, "A tour of five minutes" and what follows."""
+def check(place, rows):
+    """Run commands, and compare what they print."""
     home, env, real = place
     script = ["exec 2>&1"]
-    for command, _ in examples():
+    for command, _ in rows:
         script += [f"echo '@@@'; {real(command)}"]
     done = subprocess.run(
         ["bash"],
@@ -91,12 +92,30 @@ def test_tour_prints_what_the_readme_says(place):
         timeout=100,
     )
     outputs = done.stdout.split("@@@\n")[1:]
-    rows = list(examples())
-    assert len(outputs) == len(rows) > 15, done.stdout + done.stderr
+    assert len(outputs) == len(rows), done.stdout + done.stderr
     for (command, expected), output in zip(rows, outputs, strict=True):
         assert re.fullmatch(pattern(real(expected)), output.rstrip("\n"), re.DOTALL), (
             f"$ {command}\nprinted:\n{output}\nthe README says:\n{expected}"
         )
+
+
+def test_tour_prints_what_the_readme_says(place):
+    """README, "A tour of five minutes" and what follows."""
+    rows = list(examples())
+    assert len(rows) > 15
+    check(place, rows)
+
+
+def test_messages_of_the_readme_are_accepted():
+    """README, "Messages": by a daemon that has such channels."""
+    told = README[README.index("## Messages") : README.index("## The board")]
+    rows = list(examples(told, "sh"))
+    assert len(rows) == 4
+    channels = "{phone: {kind: ntfy, topic: shed-4711, url: 'http://127.0.0.1:9'}, stream: {kind: events}}"
+    config = f"messages: {{default: phone, channels: {channels}}}\n"
+    with tempfile.TemporaryDirectory(prefix="edged-readme-") as directory:
+        with contextmanager(_running)(Path(directory), config) as place:
+            check(place, rows)
 
 
 def test_board_of_the_readme_is_a_board():
