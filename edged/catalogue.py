@@ -358,6 +358,19 @@ def _changed_at(path: str) -> int:
         return 0
 
 
+def has_tool(data: str, name: str) -> bool:
+    """Whether a directory of that name is among the tools: everyone's, someone's or a seed's.
+
+    Args:
+        data: the data directory.
+        name: of one part.
+    """
+    with os.scandir(data) as entries:
+        roots = [data, *(entry.path for entry in entries if entry.is_dir())]
+    places = [*(os.path.join(root, "tools") for root in roots), seed_directory()]
+    return any(os.path.isdir(os.path.join(place, name)) for place in places)
+
+
 def seed_directory() -> str:
     """Where the tools that came with the daemon lie: in the package, or beside it."""
     here = os.path.dirname(os.path.abspath(__file__))

@@ -12,7 +12,7 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import AsyncExitStack
 from functools import cache
 from typing import TYPE_CHECKING, Any, Self
@@ -29,7 +29,7 @@ from edged.bus.faults import remedy
 from edged.bus.hotplug import Hotplug
 from edged.bus.kernel import KernelBuses
 from edged.bus.settings import BoardConfig
-from edged.catalogue import Catalogue
+from edged.catalogue import Catalogue, has_tool
 from edged.clock import Clock, SystemClock
 from edged.config import Config, MediaSettings, seconds, size
 from edged.control import Control, Description
@@ -491,9 +491,21 @@ class Daemon:
         if unused:
             text = ", ".join(unused)
             lines.append(f"warning: this version does not use these settings yet: {text}")
+        lines += [f"warning: {doubt}" for doubt in self._doubts()]
         if self.config.sandbox == "none":
             lines.append("warning: sandbox: none: tools run without a sandbox")
         return lines
+
+    def _doubts(self) -> Iterator[str]:
+        """What the configuration says of tools that changes nothing, most probably."""
+        for name, one in self._loaded.tools.items():
+            if name in self._tools and one.env:
+                yield f"tools.{name}.env is not used: {name} is built in, and has no variables"
+            elif name not in self._tools and not has_tool(self.data, name):
+                from edged.yamlio import nearest  # noqa: PLC0415  loaded already: there is a file
+
+                if guess := nearest(name, [*self._tools, *settings.FAMILIES]):
+                    yield f"tools.{name}: no tool has this name; did you mean {guess!r}?"
 
     def _unused(self) -> list[str]:
         """Sections of the configuration that belong to parts which are not there yet."""

@@ -179,3 +179,20 @@ async def test_a_board_that_the_simulation_stands_in_for_is_told(tmp_path):
         assert (
             "warning: board: of the configuration is not used with --sim" in it.daemon.greeting()
         )
+
+
+async def test_settings_of_tools_that_change_nothing_are_told(tmp_path):
+    """A typing error is no tool that comes later: nothing else would say it."""
+    for name in ("tools/soil", "ada@example.org/tools/serials"):
+        (tmp_path / name).mkdir(parents=True)
+    config = (
+        "tools: {mesage: {enabled: false}, message: {env: {A: b}}, soil: {env: {A: b}},"
+        " serials: {hidden: true}, my_own: {env: {A: b}}, webb: {enabled: false}}\n"
+    )
+    async with running(data=str(tmp_path), config=config, http=False) as it:
+        told = [line for line in it.daemon.greeting() if line.startswith("warning: tools.")]
+    assert told == [
+        "warning: tools.mesage: no tool has this name; did you mean 'message'?",
+        "warning: tools.message.env is not used: message is built in, and has no variables",
+        "warning: tools.webb: no tool has this name; did you mean 'web'?",
+    ]
