@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from edged.cli import UsageError, complain, show
@@ -70,7 +71,7 @@ def _list(jobs: list[dict[str, Any]]) -> None:
         show.out('no jobs: edged call cron schedule="0 9 * * *" command=… adds one')
         return
     rows = [_row(job) for job in jobs]
-    columns = show.Columns(HEADER, rows)
+    columns = show.Columns(HEADER, rows, whole=("NEXT",))
     show.out(columns.header())
     for row in rows:
         show.out(columns.line(row, ("", "", "", "", STATUS_COLOURS.get(row[4], ""))))
@@ -82,7 +83,7 @@ def _row(job: dict[str, Any]) -> tuple[str, ...]:
         job["id"],
         job["name"],
         job["schedule"],
-        readable(job["next_run"]) if job["next_run"] else "-",
+        _short(job["next_run"]) if job["next_run"] else "-",
         last["status"] if last else "-",
         job["state"],
     )
@@ -126,3 +127,9 @@ def _run(run: dict[str, Any]) -> None:
     for line in show.safe(run["output"]).rstrip().split("\n"):
         if line:
             show.out(f"    {line}")
+
+
+def _short(time: str) -> str:
+    """A time to the minute, for a narrow column: 2027-01-31 09:00 -05."""
+    found = datetime.fromisoformat(time)
+    return f"{found:%Y-%m-%d %H:%M} {found.isoformat()[-6:].removesuffix(':00')}"

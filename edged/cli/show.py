@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -110,20 +110,29 @@ class Columns:
     file or to `grep` is whole.
     """
 
-    def __init__(self, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    def __init__(
+        self,
+        header: Sequence[str],
+        rows: Sequence[Sequence[str]],
+        *,
+        whole: Collection[str] = (),
+    ) -> None:
         """Fit the columns to some rows.
 
         Args:
             header: names of the columns.
             rows: text of any content; more of the same kind may follow.
+            whole: columns that do not give way.
         """
         self._header = header
         fitted = zip(*(header, *rows), strict=True)
         self._widths = [min(max(cells(one_line(c)) for c in col), _COLUMN_MAX) for col in fitted]
         room = width() - len(_GAP) * (len(header) - 1)
-        # The widest give way until the last one has a quarter of the line; never the first.
-        inner = range(1, len(header) - 1) if is_terminal() else range(0)
-        while sum(self._widths[:-1]) > room * 3 // 4 and any(self._widths[i] > 4 for i in inner):
+        # The widest give way until the last one has what it needs, or a quarter of the line;
+        # never the first.
+        inner = [i for i in range(1, len(header) - 1) if is_terminal() and header[i] not in whole]
+        most = max(room * 3 // 4, room - self._widths[-1])
+        while sum(self._widths[:-1]) > most and any(self._widths[i] > 4 for i in inner):
             self._widths[max(inner, key=self._widths.__getitem__)] -= 1
         self._widths[-1] = max(room - sum(self._widths[:-1]), 10)
 

@@ -65,6 +65,21 @@ def test_first_column_stays_whole_and_the_widest_give_way(columns, terminal):
     assert len(line) <= 80
 
 
+def test_column_that_stays_whole_and_a_short_last_one_leave_the_cutting_to_others(
+    columns, terminal
+):
+    """Half a time is none."""
+    columns(80)
+    rows = [("1f0c9a2e", "n" * 40, "2026-12-01 09:00 -05", "0 9 * * 1-5", "waiting")]
+    header = ("ID", "NAME", "NEXT", "SCHEDULE", "STATE")
+    line = show.Columns(header, rows, whole=("NEXT",)).line(rows[0])
+    assert line.endswith("…  2026-12-01 09:00 -05  0 9 * * 1-5  waiting")
+    assert len(line) == 80
+    columns(50)
+    line = show.Columns(header, rows, whole=("NEXT",)).line(rows[0])
+    assert "  2026-12-01 09:00 -05  " in line
+
+
 def test_wide_characters_count_twice_and_marks_not_at_all(columns):
     """Unicode Standard Annex 11; combining marks take no cell."""
     assert show.cells("温度") == 4
