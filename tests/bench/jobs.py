@@ -24,8 +24,8 @@ AHEAD_S = 1.0
 class _Errands:
     """A tool that does nothing: what is measured is the scheduler's own."""
 
-    async def check(self, *_: Any) -> None:
-        return
+    async def check(self, *_: Any) -> tuple[str, ...]:
+        return ()
 
     async def call(self, *_: Any) -> Any:
         return SimpleNamespace(is_error=False, for_llm="done", structured=None, call_id="")
