@@ -32,7 +32,12 @@ class Errands:
         self._fresh = fresh
 
     async def check(
-        self, caller: Caller, session: Session | None, name: str, raw: bytes
+        self,
+        caller: Caller,
+        session: Session | None,
+        name: str,
+        raw: bytes,
+        by: Caller | None = None,
     ) -> tuple[str, ...]:
         """Refuse what would be refused when the job runs.
 
@@ -41,6 +46,7 @@ class Errands:
             session: where a hidden tool was promoted.
             name: the tool's.
             raw: JSON of the arguments.
+            by: who sets it up, where that is another.
 
         Returns:
             What may be otherwise by then, for people.
@@ -61,7 +67,7 @@ class Errands:
         # Without channels edged's own tools for messages are blocked, and refused by that.
         if name in ("message", "send_file") and (outbox := services.messages()) is not None:
             outbox.target(caller, params.channel, params.chat_id)
-        return self._passing(caller, paths)
+        return self._passing(by or caller, paths)
 
     def _passing(self, caller: Caller, paths: list[str]) -> tuple[str, ...]:
         """What is said of paths that are reached by a grant, which ends before a job does."""

@@ -75,7 +75,9 @@ class Result(Protocol):
 class Errands(Protocol):
     """How jobs reach tools; see `edged.errands.Errands`."""
 
-    async def check(self, caller: Caller, session: Any, name: str, raw: bytes) -> tuple[str, ...]:
+    async def check(
+        self, caller: Caller, session: Any, name: str, raw: bytes, by: Caller | None = None
+    ) -> tuple[str, ...]:
         """Raise what a call would be refused with; what may be otherwise when it is made."""
 
     async def call(self, caller: Caller, name: str, raw: bytes) -> Result:
@@ -262,7 +264,7 @@ class Cron:
             allowed=None if caller.allowed is None else tuple(sorted(caller.allowed)),
         )
         job = _with(job, spec)
-        warnings = await self._check(job, caller, session)
+        warnings = await self._check(job, caller, session, caller)
         state = State(due=schedule.first(now, self._zone(schedule)), dealt=now)
         await self._whole(self._store(job, state))
         self._tell("job.added", job)
@@ -291,7 +293,7 @@ class Cron:
             changed = msgspec.structs.replace(changed, schedule=schedule)
             planned = State(due=schedule.first(now, self._zone(schedule)), dealt=now)
         # As the job will call; a hidden tool is looked for where its caller found it.
-        warnings = await self._check(changed, changed.caller, session)
+        warnings = await self._check(changed, changed.caller, session, caller)
         state = await self._whole(self._change(self._jobs.save, changed, planned))
         self._tell("job.updated", changed)
         return Answer(self._view(Row(changed, state, last)), warnings=warnings)
@@ -455,7 +457,7 @@ class Cron:
             names = ", ".join(job.calls)
             raise DeniedError(f"this tool may not {act} a job that calls {names}")
 
-    async def _check(self, job: Job, caller: Caller, session: Any) -> tuple[str, ...]:
+    async def _check(self, job: Job, caller: Caller, session: Any, by: Caller) -> tuple[str, ...]:
         """Refuse a job that could not run; returns what may keep it from running later.
 
         Raises:
@@ -475,7 +477,7 @@ class Cron:
         for name, arguments in _steps(job):
             raw = msgspec.json.encode(arguments)
             try:
-                warnings += await self._errands.check(caller, session, name, raw)
+                warnings += await self._errands.check(caller, session, name, raw, by)
             except UnknownToolError as error:
                 field = {"exec": "command", job.tool: "tool"}.get(name, name)
                 raise wrong(f"needs a tool that is not here: {error}", field) from None

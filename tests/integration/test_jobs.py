@@ -299,6 +299,9 @@ async def test_job_on_what_is_granted_for_now_is_added_with_a_warning(folder):
             assert len(made.structured["warnings"]) == 1
             made = await call(board, agent, schedule="in 1h", command="ls /workspace /usr")
             assert not made.structured["warnings"]
+            job_id = made.structured["job"]["id"]
+            made = await call(board, agent, action="update", id=job_id, command=f"ls {outside}")
+            assert len(made.structured["warnings"]) == 1
 
 
 async def test_job_is_held_to_the_channels_of_its_tools(folder):

@@ -50,7 +50,7 @@ class Errands:
         self.channels = {"", "telegram"}
         self.outcomes = {}
 
-    async def check(self, caller, session, name, raw):
+    async def check(self, caller, session, name, raw, by=None):
         if name not in self.known:
             raise EdgedError(f"no tool named {name!r}")
         channel = json.loads(raw).get("channel", "")
