@@ -17,22 +17,22 @@ _KINDS = {
 _COUNTED = {"str": "characters", "array": "items", "object": "fields"}
 _BOUNDS = {">=": "at least", "<=": "at most", ">": "above", "<": "below"}
 
-_RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
+_RULES: tuple[tuple[str, Callable[[re.Match[str]], str]], ...] = (
     (
-        re.compile(r"Expected `(\w+)` of length ([<>]=) (\d+)"),
+        r"Expected `(\w+)` of length ([<>]=) (\d+)",
         lambda m: _length(m[1], m[2], m[3]),
     ),
     (
-        re.compile(r"Expected `(\w+)` ([<>]=?) ([^`\s]+)"),
+        r"Expected `(\w+)` ([<>]=?) ([^`\s]+)",
         lambda m: f"must be {_kind(m[1])}, {_BOUNDS[m[2]]} {m[3].removesuffix('.0')}",
     ),
     (
-        re.compile(r"Expected `([^`]+)`, got `([^`]+)`"),
+        r"Expected `([^`]+)`, got `([^`]+)`",
         lambda m: f"must be {_kind(m[1])}, not {_kind(m[2])}",
     ),
-    (re.compile(r"Object missing required field `([^`]+)`"), lambda m: f"{m[1]} is required"),
-    (re.compile(r"Object contains unknown field `([^`]+)`"), lambda m: f"{m[1]} is not known"),
-    (re.compile(r"Invalid enum value (.+)"), lambda m: f"{m[1]} is none of its words"),
+    (r"Object missing required field `([^`]+)`", lambda m: f"{m[1]} is required"),
+    (r"Object contains unknown field `([^`]+)`", lambda m: f"{m[1]} is not known"),
+    (r"Invalid enum value (.+)", lambda m: f"{m[1]} is none of its words"),
 )
 
 
@@ -43,7 +43,8 @@ def worded(reason: str) -> str:
         reason: the message of a `msgspec.ValidationError`, without its path.
     """
     for pattern, say in _RULES:
-        match = pattern.fullmatch(reason)
+        # Compiled with the first refusal, not with the start.
+        match = re.fullmatch(pattern, reason)
         if match is not None:
             return say(match)
     return reason[:1].lower() + reason[1:]
