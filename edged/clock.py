@@ -54,3 +54,25 @@ def iso(seconds: float) -> str:
 def _to_second(second: int) -> str:
     """Text up to the full second; thousands of calls share one."""
     return datetime.fromtimestamp(second, UTC).isoformat()[: -len("+00:00")]
+
+
+def patience(retry_after: str, now: float) -> float:
+    """Seconds that a `Retry-After` header asks for: a number of them, or a date.
+
+    Source: RFC 9110, section 10.2.3. What is neither asks for nothing.
+
+    Args:
+        retry_after: the header's value, or empty.
+        now: seconds since 1970-01-01 UTC.
+    """
+    value = retry_after.strip()
+    if value.isascii() and value.isdecimal():
+        return float(value)
+    if not value:
+        return 0.0
+    from email.utils import parsedate_to_datetime  # noqa: PLC0415  for a date
+
+    try:
+        return max(0.0, parsedate_to_datetime(value).timestamp() - now)
+    except (ValueError, TypeError, OverflowError):
+        return 0.0

@@ -43,7 +43,7 @@ from edged.identity import Caller
 from edged.media import Bounds, Media
 from edged.policy import Policy
 from edged.registry import FAMILIES, Registry, Session
-from edged.sections import Exec, Files, Mcp
+from edged.sections import Exec, Files, Mcp, Subagent
 from edged.services import Services
 from edged.settings import Loaded
 from edged.shell import Shell
@@ -57,6 +57,7 @@ from edged.workspace import Workspace
 from edged.workspace.homes import Homes
 
 if TYPE_CHECKING:
+    from edged.agents.service import Service as AgentsService
     from edged.cron.service import Cron
     from edged.guard import Guard
     from edged.mcp.upstream.servers import Servers
@@ -86,6 +87,7 @@ SUBJECTS = (
     "cron",
     "messages",
     "skills",
+    "agents",
 )
 """Modules of `edged.tools` that are always there; `echo` needs its switch."""
 
@@ -95,6 +97,10 @@ NEEDS: dict[str, Kind] = {"i2c": "i2c", "spi": "spi", "serial": "serial", "onewi
 NO_CHANNEL = (
     "no channel is configured: write into edged.yaml "
     "messages: {channels: {phone: {kind: ntfy, topic: …}}}, and start edged again"
+)
+NO_PROVIDER = (
+    "no model provider is configured: write into edged.yaml tools: {subagent: {providers: "
+    "{local: {base_url: http://127.0.0.1:8080/v1, model: …}}}}, and start edged again"
 )
 
 
@@ -212,6 +218,7 @@ class Daemon:
         self._cron: Cron | None = None
         self._outbox: Outbox | None = None
         self._servers: Servers | None = None
+        self._agents: AgentsService | None = None
 
     async def __aenter__(self) -> Self:
         self._take_data()
@@ -288,6 +295,7 @@ class Daemon:
             messages=lambda: self._outbox,
             skills=cache(lambda: parts.skills(self._loaded, self.services)),
             mcp_servers=self._open_servers,
+            agents=self._open_agents,
         )
         self._outbox = parts.outbox(self._loaded, self.services, self.spawn)
         board.offsets(
@@ -339,6 +347,13 @@ class Daemon:
                 is_on=lambda: self.registry.status(tool)[0] == "enabled",
             )
         return self._cron
+
+    def _open_agents(self) -> AgentsService:
+        """Agents and subagents, made when first asked for."""
+        if self._agents is None:
+            errands = Errands(self.dispatcher, self.catalogue.doors().fresh)
+            self._agents = parts.agents(self._loaded, self.services, errands, spawn=self.spawn)
+        return self._agents
 
     def _stir_jobs(self) -> None:
         """Their tool may have been switched."""
@@ -442,9 +457,12 @@ class Daemon:
         """Begin nothing more, and let what runs end; the jobs' runs are calls as others."""
         if self._cron is not None:
             await self._cron.stop()
+        if self._agents is not None:
+            self._agents.wind_down()
         await self.dispatcher.drain(seconds(self.config.stop_grace))
-        if self._cron is not None:
-            await self._cron.close()
+        for part in (self._cron, self._agents):
+            if part is not None:
+                await part.close()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Start a task of the daemon's group; a fault in one ends that one alone."""
@@ -517,11 +535,6 @@ class Daemon:
             lines.append("the board is simulated (--sim)")
             if self.config.board != BoardConfig():
                 lines.append("warning: board: of the configuration is not used with --sim")
-        unused = self._unused()
-        if unused:
-            text = ", ".join(unused)
-            lines.append(f"warning: this version does not use these settings yet: {text}")
-        lines += [f"warning: {doubt}" for doubt in self._doubts()]
         if self.config.sandbox == "none":
             lines.append("warning: sandbox: none: tools run without a sandbox")
         return lines
@@ -536,10 +549,6 @@ class Daemon:
 
                 if guess := nearest(name, [*self._tools, *settings.FAMILIES]):
                     yield f"tools.{name}: no tool has this name; did you mean {guess!r}?"
-
-    def _unused(self) -> list[str]:
-        """Sections of the configuration that belong to parts which are not there yet."""
-        return [f"tools.{name}" for name in self.config.tools if name in settings.LATER]
 
     def watch(self) -> None:
         """Feed systemd's watchdog from the loop that serves calls."""
@@ -566,6 +575,9 @@ class Daemon:
         if self._outbox is None:
             for name in ("message", "send_file"):
                 self._tools[name] = self._tools[name].blocked("requires_config", NO_CHANNEL)
+        if not self._loaded.section(Subagent).providers:
+            for name in ("spawn", "spawn_status"):
+                self._tools[name] = self._tools[name].blocked("requires_subagent", NO_PROVIDER)
         for tool in self._tools.values():
             self.registry.register(tool)
         self._look_at_hardware()

@@ -1,19 +1,20 @@
-"""Calls that no door makes: those of jobs. The same call path, with their user's rights."""
+"""Calls that no door makes: those of jobs and subagents. The same call path and rights."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from os.path import normpath
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
 from edged import arguments
 from edged.dispatch import Dispatcher
+from edged.errors import DeniedError, EdgedError
 from edged.identity import Caller
 from edged.policy import covers
-from edged.registry import Session
+from edged.registry import NAME_MAX, Format, Session
 from edged.results import Result
 
 
@@ -52,7 +53,8 @@ class Errands:
             What may be otherwise by then, for people.
 
         Raises:
-            EdgedError: as `Dispatcher.check`; the command is refused, or the message's target.
+            EdgedError: as `Dispatcher.check`; the command is refused, or the message's target,
+                or there is no such agent.
         """
         await self._look(caller.user, name)
         params: Any = self._dispatcher.check(caller, session, name, raw)
@@ -67,6 +69,8 @@ class Errands:
         # Without channels edged's own tools for messages are blocked, and refused by that.
         if name in ("message", "send_file") and (outbox := services.messages()) is not None:
             outbox.target(caller, params.channel, params.chat_id)
+        if name == "spawn":
+            await services.agents().check(caller, params.agent, params.model)
         return self._passing(by or caller, paths)
 
     def _passing(self, caller: Caller, paths: list[str]) -> tuple[str, ...]:
@@ -104,9 +108,102 @@ class Errands:
         found = arguments.without_sensitive(tool, msgspec.json.encode(given))
         return found if isinstance(found, dict) else {}
 
+    def tools(self, caller: Caller, patterns: tuple[str, ...] | None) -> Toolbox:
+        """The tools of one subagent.
+
+        Args:
+            caller: whose rights it has, in a session of its own.
+            patterns: names, or beginnings of names with `*` last, of those that it may
+                call; None is all that the caller may.
+        """
+        return Toolbox(self._dispatcher, self._look, caller, patterns)
+
+    async def deliver(self, caller: Caller, text: str) -> None:
+        """Send a message to the channel that the caller's context names.
+
+        Raises:
+            EdgedError: it was refused, or could not be kept.
+        """
+        raw = msgspec.json.encode({"text": text})
+        result = await self.call(msgspec.structs.replace(caller, allowed=None), "message", raw)
+        if result.is_error:
+            raise EdgedError(result.for_llm)
+
     async def _look(self, user: str, name: str) -> None:
         """Make sure that a user's own tools are known; perhaps nobody asked for them yet."""
         if not self._registry.has(user, name):
             waits = self._fresh(user)
             if waits is not None:
                 await asyncio.wait([waits])
+
+
+class Toolbox:
+    """The tools of one subagent, in a session of its own; see `Errands.tools`."""
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        look: Callable[[str, str], Awaitable[None]],
+        caller: Caller,
+        patterns: tuple[str, ...] | None,
+    ) -> None:
+        self._dispatcher, self._look = dispatcher, look
+        self._caller, self._patterns = caller, patterns
+        self._session = Session(caller.session, dispatcher.services.clock, by_clock=False)
+
+    def definitions(self, form: str) -> list[dict[str, Any]]:
+        """Those that it is told of now: enabled ones, and hidden ones that it found."""
+        user, promoted = self._caller.user, self._session.promoted()
+        pages = self._dispatcher.registry.pages(user, cast("Format", form), promoted)
+        rows = [row for page in pages for row in msgspec.json.decode(page)]
+        return [row for row in rows if self._is_allowed(row.get("function", row)["name"])]
+
+    async def call(self, name: str, raw: bytes) -> Result:
+        """Call one, and wait for its end.
+
+        Raises:
+            EdgedError: it was refused.
+        """
+        await self._look(self._caller.user, name)
+        if not self._is_allowed(name):
+            raise DeniedError(
+                f"this agent may not call {name[:NAME_MAX]!r}: its tool_permissions lack it"
+            )
+        # What a tool calls in turn is held to the same names.
+        caller = msgspec.structs.replace(self._caller, allowed=self._allowed())
+        return await self._dispatcher.start(caller, self._session, name, raw).wait()
+
+    def shown(self, name: str, raw: str) -> Any:
+        """Arguments as a transcript may have them: known inputs, without the sensitive ones."""
+        view = self._dispatcher.registry.view(self._caller.user)
+        tool = view.tools.get(name) or view.hidden.get(name)
+        return None if tool is None else arguments.without_sensitive(tool, raw.encode())
+
+    def turn(self) -> None:
+        """A turn is over."""
+        self._session.turn()
+
+    def close(self) -> None:
+        """Its session is over, and what was the session's."""
+        services = self._dispatcher.services
+        for part in (services.policy, services.shell):
+            if part is not None:
+                part.end(self._caller.user, self._caller.session)
+
+    def _allowed(self) -> frozenset[str] | None:
+        if self._patterns is None:
+            return self._caller.allowed
+        view = self._dispatcher.registry.view(self._caller.user)
+        return frozenset(n for n in (*view.tools, *view.hidden) if self._is_allowed(n))
+
+    def _is_allowed(self, name: str) -> bool:
+        allowed = self._caller.allowed
+        if allowed is not None and name not in allowed:
+            return False
+        return self._patterns is None or any(_fits(name, one) for one in self._patterns)
+
+
+def _fits(name: str, pattern: str) -> bool:
+    if pattern.endswith("*"):
+        return name.startswith(pattern[:-1])
+    return name == pattern

@@ -215,6 +215,13 @@ class UpstreamError(EdgedError, ConnectionError):
     retryable = True
 
 
+class ModelError(EdgedError, ConnectionError):
+    """A model's server gives no answer; the message names the provider and the cause."""
+
+    code = "model"
+    retryable = True
+
+
 class NoDaemonError(EdgedError, ConnectionError):
     """No daemon answers where the client looked."""
 
@@ -253,6 +260,7 @@ WIRE: dict[str, Wire] = {
     "protocol_local": Wire(500, -32603, "Internal error"),
     "protocol_remote": Wire(400, -32600, "Invalid request"),
     "upstream": Wire(502, -31010, "MCP server failed"),
+    "model": Wire(502, -31011, "No answer of the model"),
     "no_daemon": Wire(503, -31008, "No daemon"),
 }
 """Every `code` above to HTTP status, JSON-RPC code and title.

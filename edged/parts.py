@@ -1,4 +1,4 @@
-"""The services that are made when they are first needed: web, skills, jobs, messages, MCP servers.
+"""The services that are made when first needed: web, skills, jobs, agents, MCP servers.
 
 Each is imported by the function that makes it: a board that uses none of them pays
 for none.
@@ -22,6 +22,8 @@ from edged.services import Services
 from edged.settings import Loaded
 
 if TYPE_CHECKING:
+    from edged.agents.line import Line
+    from edged.agents.service import Service as AgentsService
     from edged.cron.scheduler import Spawn
     from edged.cron.service import Cron
     from edged.mcp.upstream.programs import Sandboxes
@@ -155,3 +157,27 @@ def mcp_servers(
         loaded.secrets,
     )
     return Servers(loaded.section(sections.Mcp), around)
+
+
+def agents(loaded: Loaded, services: Services, errands: Errands, *, spawn: Spawn) -> AgentsService:
+    """Agents and subagents."""
+    from edged.agents.service import Service
+
+    section = loaded.section(sections.Subagent)
+
+    def open_line(name: str, settings: sections.ModelProvider) -> Line:
+        from edged.agents.line import Line
+
+        return Line(name, settings, now=services.clock.now)
+
+    return Service(
+        services.data,
+        section,
+        services.clock,
+        errands,
+        spawn=spawn,
+        publish=services.events.publish,
+        open_line=open_line,
+        seeds=os.path.join(os.path.dirname(seed_directory()), "agents"),
+        masked=loaded.secrets,
+    )

@@ -396,6 +396,78 @@ class Messages(Section, frozen=True):
             raise ValueError(f"channels: there are several: write default: one of {names}")
 
 
+class ModelProvider(Section, frozen=True):
+    """One model server of `tools.subagent.providers`."""
+
+    kind: Annotated[
+        Literal["openai", "openai-responses", "anthropic"],
+        Meta(description="what it speaks: chat completions, responses, or messages"),
+    ] = "openai"
+    base_url: Annotated[
+        str, Meta(description="of a server of your own: http://127.0.0.1:8080/v1")
+    ] = ""
+    model: Annotated[str, Meta(description="for agents that name none that it has")] = ""
+    models: Annotated[
+        dict[str, str], Meta(description="other names for its models: {claude-3-5-sonnet: small}")
+    ] = {}
+    api_key: Annotated[str, Meta(description="!secret NAME")] = ""
+    api_keys: Annotated[list[str], Meta(description="more keys; used in turn")] = []
+    headers: Annotated[dict[str, str], Meta(description="of each request; !secret NAME")] = {}
+    proxy: Annotated[str, Meta(description="http://HOST:PORT that requests go through")] = ""
+    timeout: Annotated[
+        Duration, Meta(description="without a word from it; small boards think long")
+    ] = "5m"
+
+    def __post_init__(self) -> None:
+        if self.base_url and not self.base_url.startswith(("http://", "https://")):
+            raise ValueError("base_url: must begin with http:// or https://")
+        if self.proxy and not self.proxy.startswith(("http://", "https://")):
+            raise ValueError("proxy: must begin with http:// or https://")
+        check_duration("timeout", self.timeout, 1, 3_600)
+        texts = {"api_key": [self.api_key], "api_keys": self.api_keys}
+        texts |= {f"headers.{name}": [name, value] for name, value in self.headers.items()}
+        for name, values in texts.items():
+            if not all(value.isascii() and value.isprintable() for value in values):
+                raise ValueError(f"{name}: has characters that no header may have")
+
+
+class Subagent(Section, frozen=True):
+    """`tools.subagent`: models that work with this board's tools on their own."""
+
+    enabled: bool = True
+    providers: Annotated[
+        dict[str, ModelProvider], Meta(description="model servers by name; the first is asked")
+    ] = {}
+    default: Annotated[str, Meta(description="the provider in place of the first")] = ""
+    turns: Annotated[int, Meta(ge=1, le=1_000, description="answers of a model for one task")] = 30
+    tokens: Annotated[
+        int, Meta(ge=1_000, le=100_000_000, description="read and written for one task")
+    ] = 500_000
+    answer_tokens: Annotated[
+        int, Meta(ge=16, le=1_000_000, description="of one answer, where the task says nothing")
+    ] = 4_096
+    result: Annotated[Size, Meta(description="of what a tool answers that the model is shown")] = (
+        "16K"
+    )
+    time: Annotated[Duration, Meta(description="for one task")] = "15m"
+    depth: Annotated[
+        int, Meta(ge=1, le=4, description="how deep subagents may have subagents")
+    ] = 2
+    running: Annotated[int, Meta(ge=1, le=64, description="subagents at once, of all callers")] = 4
+    waiting: Annotated[int, Meta(ge=0, le=1_000, description="tasks that wait for a place")] = 16
+    kept: Annotated[int, Meta(ge=1, le=10_000, description="tasks that are remembered")] = 100
+
+    def __post_init__(self) -> None:
+        check_duration("time", self.time, 1, 86_400)
+        check_size("result", self.result, 256, 1 << 20)
+        if self.default and self.default not in self.providers:
+            known = ", ".join(self.providers) or "none"
+            raise ValueError(f"default: {self.default!r} is not one of the providers: {known}")
+        for name, one in self.providers.items():
+            if not one.model and not one.models:
+                raise ValueError(f"providers.{name}.model: name a model that the server has")
+
+
 SECTIONS: dict[tuple[str, ...], type[Section]] = {
     ("tools", "exec"): Exec,
     ("tools", "files"): Files,
@@ -404,5 +476,6 @@ SECTIONS: dict[tuple[str, ...], type[Section]] = {
     ("tools", "web"): Web,
     ("messages",): Messages,
     ("tools", "skills"): Skills,
+    ("tools", "subagent"): Subagent,
 }
 """By their place in the configuration."""

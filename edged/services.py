@@ -51,3 +51,5 @@ class Services(msgspec.Struct, frozen=True):
     """`skills()`: `edged.skills.service.Skills`, made when first asked for."""
     mcp_servers: Any = None
     """`mcp_servers()`: `edged.mcp.upstream.servers.Servers`, made when first asked for."""
+    agents: Any = None
+    """`agents()`: `edged.agents.service.Service`, made when first asked for."""

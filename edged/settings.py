@@ -16,10 +16,7 @@ from edged.config import Config, Defaults, Section, ToolSettings
 from edged.errors import ConfigError
 from edged.sections import SECTIONS
 
-LATER = frozenset({"subagent"})
-"""Sections of `tools:` that are read by parts of edged which are not there yet."""
-
-FAMILIES = LATER | {where[1] for where in SECTIONS if where[0] == "tools"}
+FAMILIES = frozenset(where[1] for where in SECTIONS if where[0] == "tools")
 """Names under `tools:` that are no tool's, but a family's."""
 
 SIZE_MAX = 1 << 20

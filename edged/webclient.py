@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import http.client
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import SplitResult, quote, urlencode, urlsplit
@@ -65,34 +65,11 @@ class WebClient:
         Raises:
             EdgedError: the daemon refused, by its code, or HTTP has no such endpoint.
         """
-        params = dict(params or {})
-        body = None
-        verb = "GET"
-        if method == "edged/tools/state" and "name" in params:
-            verb, path = "PUT", f"/api/tools/{_segment(params['name'])}/state"
-            body = msgspec.json.encode({"enabled": params["enabled"]})
-        elif method == "edged/web-search":
-            path = "/api/tools/web-search-config"
-            if params:
-                verb, body = "PUT", msgspec.json.encode(params)
-        elif method == "edged/describe":
-            path = f"/api/tools/{_segment(params['name'])}"
-        elif method == "edged/grant" and params.get("forget"):
-            verb, path = "DELETE", f"/api/permission/{_segment(params['forget'])}"
-        elif method == "edged/grant" and params:
-            verb, path = "POST", "/api/permission/grant"
-            body = msgspec.json.encode(params)
-        elif method == "edged/mcp-servers":
-            verb, path, body = _mcp_server(params)
-        elif method == "edged/jobs" and "id" in params:
-            verb, path, body = _job(params)
-        elif method in _PATHS:
-            params.pop("action", None)
-            path = _PATHS[method]
-            path += f"?{urlencode(params)}" if params else ""
-        else:
+        ask = _ASKS.get(method)
+        if ask is None:
             what = method.removeprefix("edged/")
             raise EdgedError(f"{what} is not offered over HTTP: ask on the daemon's own socket")
+        verb, path, body = ask(dict(params or {}))
         answer_s = None if patient else ANSWER_S
         with self._open(verb, path, body, {"Accept": _JSON}, answer_s=answer_s) as response:
             return decoded(response.read(), object)
@@ -217,19 +194,43 @@ def parts(url: str) -> SplitResult:
     return found
 
 
-_PATHS = {
-    "edged/tools/state": "/api/tools",
-    "edged/definitions": "/api/tools",
-    "edged/status": "/api/status",
-    "edged/log": "/api/log",
-    "edged/grant": "/api/permission",
-    "edged/jobs": "/api/jobs",
-}
-"""Methods whose parameters are an endpoint's query."""
+_Ask = tuple[str, str, bytes | None]
+"""Verb, path and body of a request."""
 
 
-def _job(params: dict[str, Any]) -> tuple[str, str, bytes | None]:
-    """Verb, path and body of what is asked of one job."""
+def _query(path: str) -> Callable[[dict[str, Any]], _Ask]:
+    """A method whose parameters are the query of an endpoint."""
+
+    def ask(params: dict[str, Any]) -> _Ask:
+        params.pop("action", None)
+        return "GET", path + (f"?{urlencode(params)}" if params else ""), None
+
+    return ask
+
+
+def _tools_state(params: dict[str, Any]) -> _Ask:
+    if "name" not in params:
+        return "GET", "/api/tools", None
+    body = msgspec.json.encode({"enabled": params["enabled"]})
+    return "PUT", f"/api/tools/{_segment(params['name'])}/state", body
+
+
+def _web_search(params: dict[str, Any]) -> _Ask:
+    path = "/api/tools/web-search-config"
+    return ("PUT", path, msgspec.json.encode(params)) if params else ("GET", path, None)
+
+
+def _grant(params: dict[str, Any]) -> _Ask:
+    if params.get("forget"):
+        return "DELETE", f"/api/permission/{_segment(params['forget'])}", None
+    if params:
+        return "POST", "/api/permission/grant", msgspec.json.encode(params)
+    return "GET", "/api/permission", None
+
+
+def _jobs(params: dict[str, Any]) -> _Ask:
+    if "id" not in params:
+        return _query("/api/jobs")(params)
     action, path = params["action"], f"/api/jobs/{_segment(params['id'])}"
     if action in ("enable", "disable"):
         return "PUT", f"{path}/state", msgspec.json.encode({"enabled": action == "enable"})
@@ -238,8 +239,7 @@ def _job(params: dict[str, Any]) -> tuple[str, str, bytes | None]:
     return ("DELETE" if action == "remove" else "GET"), path, None
 
 
-def _mcp_server(params: dict[str, Any]) -> tuple[str, str, bytes | None]:
-    """Verb, path and body of what is asked of other MCP servers."""
+def _mcp_servers(params: dict[str, Any]) -> _Ask:
     action, path = params.pop("action", "list"), "/api/mcp-servers"
     if action == "add":
         return "POST", path, msgspec.json.encode(params)
@@ -249,6 +249,40 @@ def _mcp_server(params: dict[str, Any]) -> tuple[str, str, bytes | None]:
     if action == "test":
         return "POST", f"{path}/test", None
     return ("DELETE" if action == "remove" else "GET"), path, None
+
+
+def _agents(params: dict[str, Any]) -> _Ask:
+    action = params["action"]
+    one = f"?{urlencode({'slug': params.get('slug', '')})}"
+    if action in ("enable", "disable"):
+        return "PUT", f"/api/agent/update{one}", msgspec.json.encode({"status": f"{action}d"})
+    if action == "import":
+        body = msgspec.json.encode({"content": params["content"]})
+        return "POST", "/api/agent/import", body
+    if action in ("task", "stop"):
+        path = f"/api/subagents/{_segment(params['task_id'])}"
+        return ("GET", path, None) if action == "task" else ("POST", f"{path}/stop", None)
+    return {
+        "list": ("GET", "/api/agents", None),
+        "show": ("GET", f"/api/agent{one}", None),
+        "remove": ("DELETE", f"/api/agent/delete{one}", None),
+        "tasks": ("GET", "/api/subagents", None),
+    }[action]
+
+
+_ASKS: dict[str, Callable[[dict[str, Any]], _Ask]] = {
+    "edged/tools/state": _tools_state,
+    "edged/definitions": _query("/api/tools"),
+    "edged/describe": lambda params: ("GET", f"/api/tools/{_segment(params['name'])}", None),
+    "edged/status": _query("/api/status"),
+    "edged/log": _query("/api/log"),
+    "edged/grant": _grant,
+    "edged/jobs": _jobs,
+    "edged/web-search": _web_search,
+    "edged/mcp-servers": _mcp_servers,
+    "edged/agents": _agents,
+}
+"""The endpoint that stands for each method."""
 
 
 def _segment(text: str) -> str:

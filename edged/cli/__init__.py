@@ -36,6 +36,7 @@ VERBS = {
     "new-tool": "write a working tool directory to start from",
     "check-tool": "check tool directories: file, line, reason, remedy",
     "skills": "find, install, update, list and read skills",
+    "agents": "list agents, have one work on a task, see how far it is",
     "sync": "copy the tools that came with edged to the data directory",
     "jobs": "show schedules and their runs, switch, run and remove them",
     "log": "show the trail of calls",

@@ -145,11 +145,10 @@ def explained(loaded: Loaded, store: Store) -> Iterator[Value]:
     value["tools"] = {"defaults": msgspec.to_builtins(loaded.defaults), **value["tools"]}
     value["tools"]["defaults"] = msgspec.to_builtins(loaded.defaults)
     for where, kind in SECTIONS.items():
-        if where[-1] not in settings.LATER:
-            branch = value
-            for key in where[:-1]:
-                branch = branch[key]
-            branch[where[-1]] = msgspec.to_builtins(loaded.section(kind))
+        branch = value
+        for key in where[:-1]:
+            branch = branch[key]
+        branch[where[-1]] = msgspec.to_builtins(loaded.section(kind))
     acts = {key: held for part in overrides(store) for key, held in part.held().items()}
     for key in acts:
         branch = value

@@ -102,8 +102,10 @@ def _show(job: dict[str, Any]) -> None:
             ("command", job["command"]),
             ("tool", job["tool"]),
             ("arguments", ", ".join(f"{k}={v}" for k, v in job["arguments"].items())),
+            ("task", job["task"]),
+            ("agent", job["agent"]),
             ("message", job["message"]),
-            ("to", _target(job) if job["message"] else ""),
+            ("to", _target(job) if job["message"] or job["task"] else ""),
             ("policy", policy),
         ]
     )

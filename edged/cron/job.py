@@ -33,6 +33,8 @@ class Job(msgspec.Struct, frozen=True, omit_defaults=True):
         tool: what it calls; empty for a command or a message alone.
         arguments: of the tool.
         command: of the shell.
+        task: of a subagent.
+        agent: whose prompt and tools the subagent has; empty: a plain one.
         message: what is sent, alone or after each run together with its output.
         channel, chat_id: where the caller was who added it.
         to_channel, to_chat: where the message goes; empty: to the caller's, else the default.
@@ -61,6 +63,8 @@ class Job(msgspec.Struct, frozen=True, omit_defaults=True):
     overlap: Overlap = "skip"
     misfire: Misfire = "once"
     retries: int = 0
+    task: str = ""
+    agent: str = ""
 
     @property
     def caller(self) -> Caller:
@@ -87,8 +91,13 @@ class Job(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def calls(self) -> tuple[str, ...]:
         """The tools that it needs."""
-        names = ("exec" if self.command else self.tool, "message" if self.message else "")
-        return tuple(name for name in names if name)
+        act = "exec" if self.command else "spawn" if self.task else self.tool
+        return tuple(name for name in (act, "message" if self.is_told else "") if name)
+
+    @property
+    def is_told(self) -> bool:
+        """Whether its channel hears of each run: of a subagent's report also without words."""
+        return bool(self.message or (self.task and (self.to_channel or self.channel)))
 
 
 class State(msgspec.Struct):

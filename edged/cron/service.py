@@ -57,6 +57,9 @@ ANSWER_S = 10.0
 SENT_MAX = 2_000
 """Characters of a run's output that are sent with a job's message."""
 
+REPORT_MAX = 16_000
+"""Characters of a subagent's report, likewise."""
+
 Action = Literal["list", "add", "get", "update", "remove", "enable", "disable", "run"]
 
 _T = TypeVar("_T")
@@ -479,8 +482,10 @@ class Cron:
             try:
                 warnings += await self._errands.check(caller, session, name, raw, by)
             except UnknownToolError as error:
-                field = {"exec": "command", job.tool: "tool"}.get(name, name)
+                field = {"exec": "command", job.tool: "tool", "spawn": "task"}.get(name, name)
                 raise wrong(f"needs a tool that is not here: {error}", field) from None
+            except NotFoundError as error:
+                raise wrong(str(error), "agent") from None
             except InvalidArgumentsError as error:
                 faults = [_of_job(fault, arguments is job.arguments) for fault in error.faults]
                 raise InvalidArgumentsError(faults, "cron") from None
@@ -554,7 +559,9 @@ class Cron:
         for name, given in _steps(job):
             arguments = given
             if name == "message" and len(job.calls) > 1:
-                told = outcome.text[-SENT_MAX:].strip()
+                # A report says first what matters, an output last.
+                part = outcome.text[:REPORT_MAX] if job.task else outcome.text[-SENT_MAX:]
+                told = part.strip()
                 verdict = "failed: " if outcome.is_error else ""
                 arguments = {**given, "text": f"{job.message}\n\n{verdict}{told}".strip()}
             try:
@@ -598,6 +605,8 @@ class Cron:
             job.tool,
             self._errands.shown(job.user, job.tool, job.arguments) if job.arguments else {},
             job.message,
+            job.task,
+            job.agent,
             *job.target,
             job.overlap,
             job.misfire,
@@ -625,10 +634,13 @@ class Cron:
 
 def _faults(job: Job) -> Iterator[Fault]:
     """What is wrong with a job by itself."""
-    if job.command and job.tool:
-        yield Fault("tool", "a job has a command or a tool, not both")
+    acts = [name for name in ("command", "tool", "task") if getattr(job, name)]
+    if len(acts) > 1:
+        yield Fault(acts[1], "a job has a command, a tool or a task, one of them")
+    if job.agent and not job.task:
+        yield Fault("task", "is required: say what the agent is to do")
     if not job.calls:
-        yield Fault("command", "is required, or a tool, or a message")
+        yield Fault("command", "is required, or a tool, a task, or a message")
     if job.arguments and not job.tool:
         yield Fault("arguments", "are of a tool: name it")
     if len(msgspec.json.encode(job)) > BODY_MAX:
@@ -641,7 +653,7 @@ def _with(job: Job, spec: Spec) -> Job:
     """A job with what was said of it."""
     said: dict[str, Any] = {
         name: value.strip() if name != "message" else value
-        for name in ("command", "message", "tool")
+        for name in ("command", "message", "tool", "task", "agent")
         if (value := getattr(spec, name)) is not None
     }
     if spec.arguments is not None:
@@ -657,7 +669,7 @@ def _with(job: Job, spec: Spec) -> Job:
     made = msgspec.structs.replace(job, **said)
     name = " ".join((spec.name or "").split()) or job.name
     if not name:
-        text = " ".join((made.message or made.command or made.tool).split())
+        text = " ".join((made.message or made.command or made.task or made.tool).split())
         name = text if len(text) <= NAME_MADE else f"{text[: NAME_MADE - 1].rstrip()}…"
     return msgspec.structs.replace(made, name=name)
 
@@ -674,12 +686,15 @@ def _steps(job: Job) -> list[tuple[str, dict[str, Any]]]:
     steps: list[tuple[str, dict[str, Any]]] = []
     if job.command:
         steps.append(("exec", {"command": job.command}))
+    elif job.task:
+        given = {"task": job.task, "label": job.name}
+        steps.append(("spawn", {**given, "agent": job.agent} if job.agent else given))
     elif job.tool:
         steps.append((job.tool, job.arguments))
-    if job.message:
+    if job.is_told:
         named = {"channel": job.to_channel, "chat_id": job.to_chat}
         there = {name: value for name, value in named.items() if value}
-        steps.append(("message", {"text": job.message, **there}))
+        steps.append(("message", {"text": job.message or job.name, **there}))
     return steps
 
 

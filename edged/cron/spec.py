@@ -54,6 +54,16 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     ) = None
     tool: Annotated[str | None, Meta(description="Tool to call, in place of a command.")] = None
     arguments: Annotated[dict[str, Any] | None, Meta(description="Inputs of that tool.")] = None
+    task: Annotated[
+        str | None,
+        Meta(
+            description="What a subagent is to do, as with the tool spawn, in place of a command; "
+            "its report goes to the channel."
+        ),
+    ] = None
+    agent: Annotated[
+        str | None, Meta(description="Slug of the agent that does it; a plain one by default.")
+    ] = None
     tz: Annotated[
         str | None, Meta(description="Time zone, such as Europe/Berlin; the board's by default.")
     ] = None

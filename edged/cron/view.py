@@ -47,6 +47,8 @@ class View(msgspec.Struct, frozen=True):
     tool: str
     arguments: dict[str, Any]
     message: str
+    task: str
+    agent: str
     channel: str
     chat_id: str
     overlap: str

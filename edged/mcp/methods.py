@@ -94,6 +94,26 @@ class _McpParams(msgspec.Struct):
     replace: bool = False
 
 
+class _AgentsParams(msgspec.Struct):
+    action: Literal[
+        "list",
+        "show",
+        "create",
+        "update",
+        "import",
+        "enable",
+        "disable",
+        "remove",
+        "tasks",
+        "task",
+        "stop",
+    ] = "list"
+    slug: str = ""
+    task_id: str = ""
+    content: str = ""
+    agent: msgspec.Raw = msgspec.Raw(b"{}")
+
+
 class _TokenParams(msgspec.Struct):
     action: Literal["add", "list", "revoke"] = "list"
     name: str = ""
@@ -260,6 +280,12 @@ def _mcp_servers(connection: Connection, request: Request) -> None:
     connection.work(request, act())
 
 
+def _agents(connection: Connection, request: Request) -> None:
+    params = msgspec.json.decode(request.params or b"{}", type=_AgentsParams)
+    service = connection.control.services.agents()
+    connection.work(request, service.act(connection.caller, **msgspec.structs.asdict(params)))
+
+
 def _token(connection: Connection, request: Request) -> None:
     connection.control.require_owner(connection.caller, "manage tokens")
     params = msgspec.json.decode(request.params or b"{}", type=_TokenParams)
@@ -326,4 +352,5 @@ METHODS: dict[str, Callable[[Connection, Request], None]] = {
     "edged/web-search": _web_search,
     "edged/jobs": _jobs,
     "edged/mcp-servers": _mcp_servers,
+    "edged/agents": _agents,
 }

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta
 
-from edged.clock import Clock
+from edged.clock import Clock, patience
 from edged.messages import DeliveryError, Settings
 
 if TYPE_CHECKING:
@@ -163,23 +163,5 @@ def refusal(status: int, body: bytes, retry_after: str, now: float) -> DeliveryE
         reason = f"HTTP {status}: it moved: set the channel's new address"
     is_final = 400 <= status < 500 and status not in LATER
     return DeliveryError(
-        reason, is_final=is_final, retry_after_s=0.0 if is_final else waiting(retry_after, now)
+        reason, is_final=is_final, retry_after_s=0.0 if is_final else patience(retry_after, now)
     )
-
-
-def waiting(value: str, now: float) -> float:
-    """Seconds that a `Retry-After` asks for: a number of them, or a date.
-
-    Source: RFC 9110, section 10.2.3. What is neither asks for nothing.
-    """
-    value = value.strip()
-    if value.isascii() and value.isdecimal():
-        return float(value)
-    if not value:
-        return 0.0
-    from email.utils import parsedate_to_datetime  # noqa: PLC0415  for a date
-
-    try:
-        return max(0.0, parsedate_to_datetime(value).timestamp() - now)
-    except (ValueError, TypeError, OverflowError):
-        return 0.0

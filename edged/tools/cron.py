@@ -47,7 +47,7 @@ class Cron(Spec, frozen=True, forbid_unknown_fields=True, kw_only=True):
     },
 )
 async def cron(params: Cron, ctx: Context) -> Result:
-    """Schedule a command, a tool call or a message, once or again and again; manage the jobs."""
+    """Schedule a command, a tool call, a message or a subagent's task; manage the jobs."""
     service = ctx.services.cron()
     action = params.action or _action(params)
     spec = Spec(**{name: getattr(params, name) for name in Spec.__struct_fields__})
@@ -88,9 +88,9 @@ def _line(job: dict[str, Any]) -> str:
 
 def _told(value: dict[str, Any]) -> str:
     lines = [_line(value)]
-    known = ("command", "tool", "arguments", "message")
+    known = ("command", "tool", "arguments", "task", "agent", "message")
     lines += [f"{field}: {value[field]}" for field in known if value[field]]
-    if value["message"] and value["channel"]:
+    if (value["message"] or value["task"]) and value["channel"]:
         chat = f" ({value['chat_id']})" if value["chat_id"] else ""
         lines.append(f"to: {value['channel']}{chat}")
     lines += [_run(run) for run in value["runs"]]

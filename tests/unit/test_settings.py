@@ -7,7 +7,7 @@ import pytest
 from edged import settings
 from edged.config import Config, Defaults, UserEntry
 from edged.errors import ConfigError
-from edged.sections import Exec, Files
+from edged.sections import Exec, Files, Web
 
 EXAMPLE = """\
 http: {listen: [127.0.0.1:8420]}        # or also unix:/run/edged-http.sock
@@ -187,12 +187,6 @@ def test_a_large_file_is_refused_and_never_cut(place):
     assert "is larger than 1024 KiB" in str(refusal(place(text)))
 
 
-def test_later_sections_are_read_by_their_own_parts(place):
-    """Contract, section 11: keys of `tools` keep the specification's names."""
-    loaded = load(place("tools: {subagent: {anything: 1}}\n"))
-    assert loaded.tools == {}
-
-
 @pytest.mark.parametrize(
     ("text", "key", "on"),
     [
@@ -346,9 +340,9 @@ def test_a_directory_in_place_of_the_secrets_is_told(place, tmp_path):
 
 
 def test_secrets_are_found_in_lists_too(place):
-    text = "tools: {subagent: {keys: [!secret a, x, !secret b]}}\n"
+    text = "tools: {web: {brave: {api_keys: [!secret a, x, !secret b]}}}\n"
     loaded = load(place(text, "a: aaa\nb: bbb\n"))
-    assert loaded.config.tools["subagent"] == {"keys": ["aaa", "x", "bbb"]}
+    assert loaded.section(Web).brave.api_keys == ["aaa", "x", "bbb"]
     assert loaded.secrets == ("aaa", "bbb")
 
 

@@ -76,8 +76,11 @@ async def test_zone_is_honoured_and_the_machines_by_default(world):
         ({"schedule": "0 0 30 2 *"}, "never comes"),
         ({}, "schedule: is required"),
         ({"schedule": "every 1h", "cron_expr": "0 9 * * *"}, "give one of schedule and cron_expr"),
-        ({"schedule": "every 1h", "command": "ls", "tool": "work"}, "a command or a tool"),
-        ({"schedule": "every 1h", "command": " "}, "is required, or a tool, or a message"),
+        (
+            {"schedule": "every 1h", "command": "ls", "tool": "work"},
+            "a command, a tool or a task, one",
+        ),
+        ({"schedule": "every 1h", "command": " "}, "is required, or a tool, a task"),
         ({"schedule": "every 1h", "command": "x", "arguments": {"a": 1}}, "name it"),
         ({"schedule": "every 1h", "command": "x" * 20_000}, "over 16 KiB"),
         ({"schedule": "every 1h", "name": "x" * 101}, "name: is over 100 characters"),
@@ -251,6 +254,55 @@ async def test_message_about_a_command_is_sent_once_with_its_output(world):
         ("message", {"text": "Daily reminder\n\n3 files"}),
     ]
     assert {(c.channel, c.chat_id) for _, c, _, _ in world.errands.calls} == {("telegram", "7")}
+
+
+async def test_report_of_a_subagent_is_sent_once_to_where_it_was_asked_for(world):
+    """Fault 1868 again: the final reply of an agent's turn, with and without words of ours."""
+    world.errands.outcomes["spawn"] = (0.0, False, "All is well.")
+    there = msgspec.structs.replace(AGENT, channel="telegram", chat_id="7")
+    job = await world.add(there, schedule="in 1m", task="Look around", agent="watcher")
+    assert (job.name, job.task, job.agent) == ("Look around", "Look around", "watcher")
+    await world.add(there, schedule="in 2m", task="Look", message="Morning", name="look")
+    await world.add(schedule="in 3m", task="Look")
+    await world.pass_time(180)
+    assert [(name, json.loads(raw)) for _, _, name, raw in world.errands.calls] == [
+        ("spawn", {"task": "Look around", "label": "Look around", "agent": "watcher"}),
+        ("message", {"text": "All is well."}),
+        ("spawn", {"task": "Look", "label": "look"}),
+        ("message", {"text": "Morning\n\nAll is well."}),
+        ("spawn", {"task": "Look", "label": "Look"}),
+    ]
+    assert (await world.get(job.id)).last.output == "All is well."
+
+
+async def test_subagent_that_fails_is_told(world):
+    world.errands.outcomes["spawn"] = (0.0, True, "no report within 30 turns")
+    job = await world.add(schedule="in 1m", task="Look", channel="telegram")
+    await world.pass_time(60)
+    assert json.loads(world.errands.calls[1][3])["text"] == "failed: no report within 30 turns"
+    assert (await world.get(job.id)).last.status == "error"
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        ({"task": "x", "command": "ls"}, "task: a job has a command, a tool or a task"),
+        ({"task": "x", "tool": "work"}, "task: a job has a command, a tool or a task"),
+        ({"agent": "watcher", "message": "x"}, "task: is required: say what the agent"),
+        ({"task": " "}, "command: is required"),
+    ],
+)
+async def test_job_is_one_thing(world, said, reason):
+    with pytest.raises(InvalidArgumentsError, match=reason):
+        await world.add(schedule="in 1m", **said)
+
+
+async def test_job_of_a_tool_that_may_not_spawn_is_refused(world):
+    """Contract, section 1: the right to the inner tool, checked when it is set up."""
+    job = await world.add(schedule="in 1h", task="Look")
+    limited = msgspec.structs.replace(OWNER, allowed=frozenset({"cron"}))
+    with pytest.raises(DeniedError, match="a job that calls spawn"):
+        await world.cron.run(limited, job.id)
 
 
 @pytest.mark.parametrize("said", [{}, {"command": "ls"}])

@@ -46,7 +46,7 @@ class Errands:
     def __init__(self, world):
         self.world = world
         self.calls = []
-        self.known = {"exec", "message", "work"}
+        self.known = {"exec", "message", "spawn", "work"}
         self.channels = {"", "telegram"}
         self.outcomes = {}
 
@@ -230,7 +230,9 @@ class World:
     async def add(self, caller=OWNER, **said):
         from edged.cron.spec import Spec
 
-        said = {"tool": "work", **said} if not {"command", "message"} & said.keys() else said
+        said = (
+            {"tool": "work", **said} if not {"command", "message", "task"} & said.keys() else said
+        )
         made = (await self.cron.add(caller, None, Spec(**said))).job
         await self.idle()
         return made

@@ -8,9 +8,8 @@ import ssl
 import pytest
 from aiohttp import web
 
-from edged.clock import iso
+from edged.clock import iso, patience
 from edged.messages import DeliveryError
-from edged.messages._http import waiting
 from edged.messages.webhook import signature
 
 
@@ -128,11 +127,11 @@ async def test_retry_after_is_understood(receiver, channel, note):
 def test_retry_after_is_seconds_or_a_date():
     """RFC 9110, section 10.2.3, and the date of its section 5.6.7."""
     now = 784111777.0
-    assert waiting("120", now) == 120.0
-    assert waiting("Sun, 06 Nov 1994 08:49:47 GMT", now) == 10.0
-    assert waiting("Sun, 06 Nov 1994 08:49:27 GMT", now) == 0.0
+    assert patience("120", now) == 120.0
+    assert patience("Sun, 06 Nov 1994 08:49:47 GMT", now) == 10.0
+    assert patience("Sun, 06 Nov 1994 08:49:27 GMT", now) == 0.0
     for text in ("", "soon", "-5", "١٢", "1e3", "Sun, 99 Nov 1994"):
-        assert waiting(text, now) == 0.0
+        assert patience(text, now) == 0.0
 
 
 async def test_no_reason_names_the_address(channel, note):

@@ -1,0 +1,235 @@
+"""The line to a model's server: one question, its streamed answer, and what may go wrong.
+
+Imports aiohttp, so nothing that starts with the daemon imports this. A question that was
+not answered is asked again, up to a limit: an answer has no effects until it is whole.
+Loop thread only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, cast
+
+import aiohttp
+import msgspec
+
+from edged import __version__, plugins
+from edged.agents.providers import Provider, Question, Reading, Said
+from edged.clock import patience
+from edged.config import seconds
+from edged.errors import EdgedError, ModelError, RemoteProtocolError
+from edged.results import mask
+from edged.sections import ModelProvider
+
+TRIES = 4
+FIRST_WAIT_S, LONGEST_WAIT_S = 1.0, 60.0
+CONNECT_S = 15.0
+EVENT_MAX = 1 << 20
+"""Bytes of one event."""
+
+ANSWER_MAX = 16 << 20
+"""Bytes of one answer, however it is cut into events."""
+
+REFUSAL_MAX = 4_096
+AGAIN = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 522, 524, 529})
+"""Statuses after which the same question may be answered."""
+
+SPENT = frozenset({401, 402, 403, 429})
+"""Statuses that another key may not meet."""
+
+
+class Line:
+    """A client of one configured provider.
+
+    Args:
+        name: its name in the configuration.
+        settings: its settings.
+        now: seconds since 1970, for `Retry-After`.
+        sleep: how to wait.
+        jitter: a number from 0 to 1, so that many do not come back at once.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        settings: ModelProvider,
+        *,
+        now: Callable[[], float],
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        self.name = name
+        self._settings = settings
+        self._provider = cast(
+            "Provider", plugins.load("edged.agents.providers", settings.kind.replace("-", "_"))
+        )
+        self.form = self._provider.FORM
+        self.base = (settings.base_url or getattr(self._provider, "BASE", "")).rstrip("/")
+        self._keys = [key for key in (settings.api_key, *settings.api_keys) if key] or [""]
+        self._now, self.sleep, self._jitter = now, sleep, jitter
+        self._session: aiohttp.ClientSession | None = None
+
+    async def close(self) -> None:
+        """Close its connections."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def ask(self, question: Question) -> Said:
+        """One answer, whole.
+
+        Raises:
+            ModelError: there is none, after `TRIES` or at once where trying again is
+                of no use; without keys.
+        """
+        question = msgspec.structs.replace(question, base_url=self.base)
+        data = msgspec.json.encode(self._provider.body(question))
+        wait = FIRST_WAIT_S
+        for left in reversed(range(TRIES)):
+            try:
+                return await self._once(data)
+            except _Refused as refused:
+                rotated = refused.status in SPENT and self._rotate()
+                if not left or not (rotated or refused.status in AGAIN):
+                    raise self._failed(str(refused)) from None
+                asked = 0.0 if rotated else refused.retry_after_s
+                if asked > LONGEST_WAIT_S:
+                    text = f"{refused}; it asks for {asked:.0f} s of patience"
+                    raise self._failed(text) from None
+            except (aiohttp.ClientError, OSError, RemoteProtocolError) as error:
+                # Who was silent for so long will be so again, and the task's time is short.
+                if not left or isinstance(error, aiohttp.SocketTimeoutError):
+                    raise self._failed(self._why(error)) from None
+                asked = 0.0
+            await self.sleep(asked or wait * (1 + self._jitter() / 4))
+            wait *= 2
+        raise AssertionError("the last try returns or raises")
+
+    def _rotate(self) -> bool:
+        self._keys.append(self._keys.pop(0))
+        return len(self._keys) > 1
+
+    def _failed(self, why: str) -> ModelError:
+        return ModelError(f"model provider {self.name}: {mask(why, tuple(self._keys))}")
+
+    def _why(self, error: Exception) -> str:
+        if isinstance(error, EdgedError):
+            return str(error)
+        if isinstance(error, TimeoutError):
+            waited = seconds(self._settings.timeout)
+            return f"nothing came from {self.base} for {waited:g} s: see `timeout` of the provider"
+        if isinstance(error, aiohttp.ClientConnectorError):
+            return f"no server answers at {self.base}: start it, or mend base_url"
+        return f"{self.base} broke off: {str(error) or type(error).__name__}"
+
+    async def _once(self, data: bytes) -> Said:
+        """Ask once.
+
+        Raises:
+            _Refused: by a status.
+            RemoteProtocolError: the answer makes no sense, or has no end.
+            aiohttp.ClientError, OSError: as the network has it.
+        """
+        if self._session is None:
+            timeout = aiohttp.ClientTimeout(
+                None, sock_connect=CONNECT_S, sock_read=seconds(self._settings.timeout)
+            )
+            self._session = aiohttp.ClientSession(
+                timeout=timeout,
+                cookie_jar=aiohttp.DummyCookieJar(),
+                headers={"User-Agent": f"edged/{__version__}"},
+            )
+        headers = {
+            "Content-Type": "application/json",
+            "Accept": "text/event-stream, application/json",
+            **self._provider.headers(self._keys[0]),
+            **self._settings.headers,
+        }
+        url = self.base + self._provider.PATH
+        async with self._session.post(
+            url,
+            data=data,
+            headers=headers,
+            allow_redirects=False,
+            proxy=self._settings.proxy or None,
+        ) as answer:
+            if answer.status != 200:
+                raise _Refused.of(answer, await answer.content.read(REFUSAL_MAX), self._now())
+            reading = self._provider.Reading()
+            if answer.content_type == "application/json":
+                reading.whole(_decoded(await _bounded(answer.content)))
+            else:
+                await _read(answer.content, reading)
+            return reading.said()
+
+
+async def _read(content: aiohttp.StreamReader, reading: Reading) -> None:
+    async for data in _events(content):
+        if data.strip() == b"[DONE]" or reading.take(_decoded(data)):
+            return
+
+
+async def _events(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
+    """The data of server-sent events (HTML Standard, section 9.2); names say nothing more."""
+    rest, lines, size = b"", [], 0
+    async for piece in content.iter_any():
+        size += len(piece)
+        rest += piece
+        if size > ANSWER_MAX or len(rest) > EVENT_MAX:
+            raise RemoteProtocolError(f"the model's answer is larger than {ANSWER_MAX >> 20} MiB")
+        *whole, rest = rest.split(b"\n")
+        for line in whole:
+            text = line.rstrip(b"\r")
+            if text.startswith(b"data:"):
+                lines.append(text[5:].removeprefix(b" "))
+            elif not text and lines:
+                yield b"\n".join(lines)
+                lines = []
+    if lines:
+        yield b"\n".join(lines)
+
+
+async def _bounded(content: aiohttp.StreamReader) -> bytes:
+    data = b""
+    async for piece in content.iter_any():
+        data += piece
+        if len(data) > ANSWER_MAX:
+            raise RemoteProtocolError(f"the model's answer is larger than {ANSWER_MAX >> 20} MiB")
+    return data
+
+
+def _decoded(data: bytes) -> dict[str, Any]:
+    try:
+        value = msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        value = None
+    if not isinstance(value, dict):
+        shown = data[:60].decode("utf-8", "replace")
+        raise RemoteProtocolError(f"the model's server sent what is no JSON object: {shown!r}")
+    return value
+
+
+class _Refused(Exception):  # noqa: N818  it is caught here
+    """A status that is no success."""
+
+    def __init__(self, status: int, words: str, retry_after_s: float) -> None:
+        super().__init__(f"HTTP {status}{': ' if words else ''}{words}")
+        self.status, self.retry_after_s = status, retry_after_s
+
+    @classmethod
+    def of(cls, answer: aiohttp.ClientResponse, body: bytes, now: float) -> _Refused:
+        """What an answer says."""
+        try:
+            found = msgspec.json.decode(body)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            found = None
+        error: Any = found.get("error", found) if isinstance(found, dict) else None
+        said = error.get("message") if isinstance(error, dict) else error
+        words = said if isinstance(said, str) else body.decode("utf-8", "replace")
+        return cls(
+            answer.status,
+            " ".join(words.split())[:300],
+            patience(answer.headers.get("Retry-After", ""), now),
+        )

@@ -1,0 +1,137 @@
+"""OpenAI's chat completions, which most servers of local models speak too.
+
+Source: OpenAI API reference, Chat, "Create chat completion" and its streaming chunks.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlsplit
+
+from edged.agents.providers import (
+    Outcomes,
+    Question,
+    Said,
+    Told,
+    ToolCall,
+    Turn,
+    Usage,
+    fault,
+    many,
+    number,
+    one,
+    text,
+)
+from edged.errors import RemoteProtocolError
+
+FORM = "openai"
+PATH = "/chat/completions"
+BASE = "https://api.openai.com/v1"
+
+CALLS_MAX = 128
+"""Calls of one answer."""
+
+
+def headers(key: str) -> dict[str, str]:
+    """Who asks."""
+    return {"Authorization": f"Bearer {key}"} if key else {}
+
+
+def body(question: Question) -> dict[str, Any]:
+    """The request."""
+    messages = [{"role": "system", "content": question.system}] if question.system else []
+    for turn in question.turns:
+        messages += _messages(turn)
+    # OpenAI's own newer models refuse the older name, others do not know the newer.
+    is_own = (urlsplit(question.base_url).hostname or "") == "api.openai.com"
+    asked: dict[str, Any] = {
+        "model": question.model,
+        "messages": messages,
+        "max_completion_tokens" if is_own else "max_tokens": question.max_tokens,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+    if question.tools:
+        asked["tools"] = list(question.tools)
+    if question.temperature is not None:
+        asked["temperature"] = question.temperature
+    return asked
+
+
+def _messages(turn: Turn) -> list[dict[str, Any]]:
+    if isinstance(turn, Told):
+        return [{"role": "user", "content": turn.text}]
+    if isinstance(turn, Outcomes):
+        return [{"role": "tool", "tool_call_id": row.id, "content": row.text} for row in turn.rows]
+    message: dict[str, Any] = {"role": "assistant", "content": turn.text or None}
+    if turn.calls:
+        message["tool_calls"] = [
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {"name": call.name, "arguments": call.arguments or "{}"},
+            }
+            for call in turn.calls
+        ]
+    return [message]
+
+
+class Reading:
+    """One streamed answer: `chat.completion.chunk` objects."""
+
+    def __init__(self) -> None:
+        self._text: list[str] = []
+        self._calls: dict[int, list[str]] = {}
+        """By index: id, name, arguments so far."""
+        self._stop = ""
+        self._usage = Usage()
+
+    def take(self, event: dict[str, Any]) -> bool:
+        """Read one chunk; that the stream is over is said by its end."""
+        if event.get("error"):
+            raise fault(event["error"])
+        if event.get("usage"):
+            self._count(event["usage"])
+        for choice in many(event.get("choices"))[:1]:
+            self._add(one(choice.get("delta")))
+            self._stop = text(choice.get("finish_reason")) or self._stop
+        return False
+
+    def whole(self, answer: dict[str, Any]) -> None:
+        """Read a `chat.completion` of a server that does not stream."""
+        if answer.get("error"):
+            raise fault(answer["error"])
+        self._count(answer.get("usage"))
+        for choice in many(answer.get("choices"))[:1]:
+            message = one(choice.get("message"))
+            rows = [{"index": i, **row} for i, row in enumerate(many(message.get("tool_calls")))]
+            self._add({"content": message.get("content"), "tool_calls": rows})
+            self._stop = text(choice.get("finish_reason")) or "stop"
+
+    def _count(self, usage: object) -> None:
+        found = one(usage)
+        self._usage = Usage(
+            number(found.get("prompt_tokens")), number(found.get("completion_tokens"))
+        )
+
+    def _add(self, delta: dict[str, Any]) -> None:
+        self._text.append(text(delta.get("content")))
+        for row in many(delta.get("tool_calls")):
+            index = number(row.get("index"))
+            if index >= CALLS_MAX:
+                raise RemoteProtocolError(f"the model wants more than {CALLS_MAX} tools at once")
+            call = self._calls.setdefault(index, ["", "", ""])
+            function = one(row.get("function"))
+            call[0] = call[0] or text(row.get("id"))
+            call[1] += text(function.get("name"))
+            call[2] += text(function.get("arguments"))
+
+    def said(self) -> Said:
+        """What was said; some servers give calls no id of their own."""
+        if not self._stop:
+            raise RemoteProtocolError("the model's answer ended in the middle")
+        calls = tuple(
+            ToolCall(found[0] or f"call_{index}", found[1], found[2])
+            for index, found in sorted(self._calls.items())
+        )
+        return Said("".join(self._text), calls, self._usage, self._stop)
