@@ -98,8 +98,9 @@ class Finder:
 
         async def search(shelf: _Shelf, count: int) -> tuple[list[int], int]:
             parts = literals(pattern)
-            if parts or not shelf.texts:
+            if parts:
                 return await asyncio.to_thread(shelf.containing, parts, count)
+            # Where nothing is hidden too: a wrong pattern is told of all the same.
             return await self._matcher.find(shelf.texts, pattern, count)
 
         return await self._find(caller, search)

@@ -43,7 +43,7 @@ def main() -> None:
         kind, *numbers = head.split()
         data = source.read(int(numbers[-1])).decode()
         if kind == b"T":
-            texts = data.split("\0")
+            texts = data.split("\0") if data else []
             continue
         signal.setitimer(signal.ITIMER_REAL, LIFE_S)
         answer = match(texts, data, int(numbers[0]))

@@ -33,7 +33,9 @@ def run(args: Any) -> int:
     label = f" ({found['label']})" if found["label"] != found["name"] else ""
     show.out(show.paint(show.one_line(found["name"] + label), "bold"))
     # What follows in it is the body's beginning, which is printed below.
-    show.out(show.safe(found["description"].partition("\n\n")[0]))
+    for line in show.safe(found["description"].partition("\n\n")[0]).split("\n"):
+        for part in show.fitted(line, show.width()):
+            show.out(part)
     show.out("")
     show.facts(_facts(found))
     _inputs(found["schema"], found["sensitive"])

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from edged.cli import UsageError, show
 from edged.cli.parser import Parser, add_connection, add_json, connect
+
+if TYPE_CHECKING:
+    from edged.client import Client
 
 EXAMPLE = (
     "edged grant\n"
@@ -14,6 +17,7 @@ EXAMPLE = (
     "edged grant --forget 3f9a1c77e2"
 )
 ANSWERS = ("once", "session", "deny")
+SESSION = "until its session ends, was idle for 8 hours, or the daemon ends"
 
 
 def options(parser: Parser) -> None:
@@ -33,13 +37,7 @@ def options(parser: Parser) -> None:
 
 def run(args: Any) -> int:
     """Run the verb; returns the exit code."""
-    if args.forget and args.request:
-        raise UsageError("--forget goes alone: see edged grant --help")
-    if args.request and not args.answer:
-        raise UsageError(f"answer {args.request} by once, session or deny")
-    by_path = bool(args.request) and args.request.startswith("/")
-    if (args.user or args.write) and not by_path:
-        raise UsageError("--user and --write go with a path: a request says them itself")
+    _check(args)
     client = connect(args)
     if not args.request and not args.forget:
         found = client.request("edged/grant")
@@ -48,21 +46,57 @@ def run(args: Any) -> int:
         else:
             _listed(found)
         return 0
-    if args.forget:
-        params, told = {"forget": args.forget}, f"{args.forget}: forgotten"
-    elif by_path:
-        params = {"path": args.request, "user": args.user or "local", "write": args.write}
-        told = f"{args.request}: {args.answer}"
-    else:
-        params, told = {"request_id": args.request}, f"{args.request}: {args.answer}"
-    if args.request:
-        params["duration"] = args.answer
+    params, told = _asked(args, client)
     answer = client.request("edged/grant", params)
     if args.json:
         show.json({"status": answer["status"]})
     else:
-        show.out(told)
+        for line in show.fitted(show.one_line(told), show.width()):
+            show.out(line)
     return 0
+
+
+def _check(args: Any) -> None:
+    if args.forget and args.request:
+        raise UsageError("--forget goes alone: see edged grant --help")
+    if args.request and not args.answer:
+        raise UsageError(f"answer {args.request} by once, session or deny")
+    by_path = _is_path(args.request)
+    if args.request and "/" in args.request and not by_path:
+        raise UsageError(f"{args.request}: name the whole path, from /")
+    if (args.user or args.write) and not by_path:
+        raise UsageError("--user and --write go with a path: a request says them itself")
+
+
+def _is_path(given: str | None) -> bool:
+    return given is not None and given.startswith("/")
+
+
+def _asked(args: Any, client: Client) -> tuple[dict[str, Any], str]:
+    """What the daemon is asked to do, and what that means in words."""
+    if args.forget:
+        return {"forget": args.forget}, f"{args.forget}: forgotten"
+    given, answer = args.request, args.answer
+    if _is_path(given):
+        user = args.user or "local"
+        params = {"path": given, "user": user, "write": args.write, "duration": answer}
+        return params, _told(given, answer, user, write=args.write)
+    told = f"{given}: {answer}"
+    found = client.request("edged/grant")
+    for one in (*found["requests"], *found["denied"]):
+        if one["request_id"] == given:
+            told = _told(one["path"], answer, one["user"], write=one["write"])
+    return {"request_id": given, "duration": answer}, told
+
+
+def _told(path: str, answer: str, user: str, *, write: bool) -> str:
+    """What an answer means: for whom, of what, and until when."""
+    may = "read and write" if write else "read"
+    if answer == "deny":
+        deed = "write" if write else "read or write"
+        return f"{user} may not {deed} {path}, until you forget or answer it again"
+    until = {"once": "for one use", "session": SESSION}[answer]
+    return f"{user} may {may} {path} and what is below it, {until}"
 
 
 def _listed(found: dict[str, Any]) -> None:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import sys
 from typing import Any
 
-from edged.cli import FAILED, UsageError, show
+from edged.cli import FAILED, UsageError, complain, show
 from edged.cli.parser import Parser, add_connection, add_json, connect, count
 from edged.results import Result, joined
 
@@ -49,16 +48,43 @@ def run(args: Any) -> int:
     name, arguments = _asked(args)
     result = connect(args).call(name, arguments)
     if args.json and not result.is_error:
-        show.json(result.structured)
+        show.json(_whole(args, result))
         return 0
     if result.is_error:
-        sys.stderr.write(f"edged: {show.safe(joined(result.content))}\n")
-        return FAILED
+        return complain(show.safe(joined(result.content)), FAILED)
     if args.action == "list":
         _list(result)
+    elif args.action == "show" and not args.file:
+        _show(result)
     else:
         show.out(show.safe(joined(result.content)).removesuffix("\n"))
     return 0
+
+
+def _whole(args: Any, result: Result) -> Any:
+    """The structured answer, with the text itself where one was asked for."""
+    if args.action != "show":
+        return result.structured
+    text = joined(result.content)
+    if not args.file:
+        text = _body(text)
+    return {**(result.structured or {}), "text" if args.file else "body": text}
+
+
+def _body(text: str) -> str:
+    """The instructions alone: what stands above them is in the structured answer."""
+    return text.partition("\n\n")[2]
+
+
+def _show(result: Result) -> None:
+    """The facts within the width, the instructions as they were written."""
+    head, gap, body = show.safe(joined(result.content)).partition("\n\n")
+    for line in head.split("\n"):
+        for part in show.fitted(line, show.width()):
+            show.out(part)
+    if gap:
+        show.out("")
+        show.out(body.removesuffix("\n"))
 
 
 def _asked(args: Any) -> tuple[str, dict[str, Any]]:
@@ -98,23 +124,17 @@ def _list(result: Result) -> None:
         show.out("no skills: edged skills find WORD finds some")
         return
     header = ("NAME", "VERSION", "FOR", "SOURCE", "DESCRIPTION")
-    show.table(
-        header,
-        [
-            (
-                r["name"],
-                r["version"][:12],
-                r["scope"],
-                r["source"],
-                r["description"] or r["problem"],
-            )
-            for r in rows
-        ],
-    )
+    columns = show.Columns(header, [_row(row) for row in rows])
+    show.out(columns.header())
     for row in rows:
+        show.out(columns.line(_row(row)))
         for text in (row["problem"], *row["warnings"]):
-            if text:
-                sys.stderr.write(f"edged: {show.safe(row['name'])}: {show.safe(text)}\n")
+            show.below(text)
+
+
+def _row(row: dict[str, Any]) -> tuple[str, ...]:
+    about = row["description"] or "(cannot be used)"
+    return row["name"], row["version"][:12], row["scope"], row["source"], about
 
 
 def _check(args: Any) -> int:

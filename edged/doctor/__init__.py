@@ -405,14 +405,12 @@ def capability(found: Capability, described: str, run: str) -> Iterator[Finding]
             remedy = _NO_GROUPS
         yield Finding("limits", level, text, remedy)
     for warning in found.warnings:
-        if _CVE.search(warning):
-            told = warning.partition(": ")[0]
-            yield Finding("sandbox", "note", told, _OLD_BUBBLEWRAP)
-        elif warning != described:
+        if warning != described:
             yield Finding("sandbox", "note", warning)
+    for note in found.notes:
+        yield Finding("sandbox", "note", note, _OLD_BUBBLEWRAP)
 
 
-_CVE = re.compile(r"\bCVE-[0-9]+-[0-9]+")
 _OLD_BUBBLEWRAP = "nothing to do: it concerns no sandbox that edged makes"
 _NO_GROUPS = "start edged as root, or give it a control group of its own that it may write"
 """Where no systemd can delegate a control group."""

@@ -86,6 +86,7 @@ class Capability(msgspec.Struct, frozen=True, gc=False):
         error: bubblewrap's own words, or empty.
         remedy: what to do about it, or empty.
         warnings: what a person should know though it works.
+        notes: what is known of this machine's bubblewrap, and concerns no sandbox of edged's.
     """
 
     ok: bool
@@ -94,6 +95,7 @@ class Capability(msgspec.Struct, frozen=True, gc=False):
     error: str = ""
     remedy: str = ""
     warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 class _Ended(NamedTuple):
@@ -143,7 +145,8 @@ async def probe(
         ok=True,
         level="watched" if backend.level == "watch" else "full",
         version=version,
-        warnings=_warnings(backend, version),
+        warnings=(backend.describe(),) if backend.remedy else (),
+        notes=_notes(version),
     )
 
 
@@ -171,16 +174,10 @@ def _silent(ended: _Ended) -> str:
     return ""
 
 
-def _warnings(backend: Backend, version: tuple[int, ...]) -> tuple[str, ...]:
-    found = []
-    if version < _LINKS_FIXED:
-        found.append(
-            f"bubblewrap {'.'.join(map(str, version))} is older than 0.12.0 (CVE-2026-87766):"
-            " profiles with a mount point inside a writable bind are refused"
-        )
-    if backend.remedy:
-        found.append(backend.describe())
-    return tuple(found)
+def _notes(version: tuple[int, ...]) -> tuple[str, ...]:
+    if version >= _LINKS_FIXED:
+        return ()
+    return (f"bubblewrap {'.'.join(map(str, version))} is older than 0.12.0 (CVE-2026-87766)",)
 
 
 async def _sandboxed(program: str, title: str, backend: Backend, uid: int, gid: int) -> _Ended:

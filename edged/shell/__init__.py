@@ -420,29 +420,38 @@ class Shell:
         """What to do about a path that a failed command named and may not see."""
         if self._sandboxes().is_off or not self.section.ask_permission:
             return ""
-        outside = self._outside(script, profile)
+        from edged.shell import commands  # noqa: PLC0415  loaded already when this runs
+
+        outside, written = self._outside(script, profile), commands.written(script)
         if not outside:
             return ""
-        for seen in await asyncio.to_thread(_look_at, outside):
-            if seen.is_there:
+        looked = await asyncio.to_thread(_look_at, outside)
+        for seen in looked:
+            write = seen.path in written
+            found = seen
+            if write and not seen.is_there:
+                # The file is to be made: its directory is what is asked for.
+                found = await asyncio.to_thread(_look, os.path.dirname(seen.path))
+            if found.is_there and found.path != "/":
                 try:
-                    self._policy.find(caller, caller.session, seen.real, write=False)
+                    self._policy.find(caller, caller.session, found.real, write=write)
                 except DeniedError as error:
                     return str(error)
-                return self._ask(caller, seen)
+                return self._ask(caller, found, write=write)
         return ""
 
-    def _ask(self, caller: Caller, seen: _Seen) -> str:
+    def _ask(self, caller: Caller, seen: _Seen, *, write: bool = False) -> str:
         """What to do about a path that a command may not see and nobody refused."""
         path = seen.path
         if covers(self._data, seen.real):
             return f"{path} is edged's own, and not for commands"
         try:
-            self._workspace.route(caller, caller.session, seen.real, write=False)
+            self._workspace.route(caller, caller.session, seen.real, write=write)
         except EdgedError:
             text = f"{path} is outside of what a command may see"
             if self.section.ask_permission:
-                text += f": call request_permission with path {path!r} to ask the owner for it"
+                how = f"path {path!r}" + (" and write: true" if write else "")
+                text += f": call request_permission with {how} to ask the owner for it"
             return text
         return f"{path} is for the file tools, not for commands: copy it into the workspace"
 

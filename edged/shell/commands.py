@@ -542,6 +542,16 @@ def paths(script: Script) -> list[str]:
     return [path for path in found if path]
 
 
+def written(script: Script) -> frozenset[str]:
+    """Absolute paths that the commands redirect output into."""
+    return frozenset(
+        _before_pattern(redirect.target)
+        for command in script.commands
+        for redirect in command.redirects
+        if ">" in redirect.operator and redirect.target.startswith("/")
+    )
+
+
 def _before_pattern(word: str) -> str:
     match = _GLOB.search(word)
     if match is None:

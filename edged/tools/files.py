@@ -378,16 +378,13 @@ async def write_file(params: WriteFile, ctx: Context) -> Result:
     from edged.workspace.replace import replace  # noqa: PLC0415  ctypes is heavy
 
     data = _bytes(params.content, params.encoding)
-    workspace: Workspace = ctx.services.workspace
-    route = workspace.route(ctx.caller, ctx.caller.session, params.path, write=True)
-    way = workspace.way(ctx.caller, route)
-    async with _changed(ctx, workspace, route, len(data)) as rebound:
-        written = await workspace.threads.run(
-            lambda stopped: replace(way, data, overwrite=params.overwrite, stopped=stopped)
-        )
-        rebound(written)
-    act = "created" if written.created else "replaced"
-    return _told(route, written, f"{act} {route.place.shown}, {written.size} bytes")
+
+    def work(way: Way, stopped: Callable[[], bool]) -> tuple[Written, Result]:
+        written = replace(way, data, overwrite=params.overwrite, stopped=stopped)
+        act = "created" if written.created else "replaced"
+        return written, _told(way, written, f"{act} {way.shown}, {written.size} bytes")
+
+    return await _change(ctx, params.path, len(data), work)
 
 
 class AppendFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -408,14 +405,13 @@ class AppendFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 async def append_file(params: AppendFile, ctx: Context) -> Result:
     """Add to the end of a file, which is created where it is missing."""
     data = _bytes(params.content, params.encoding)
-    workspace: Workspace = ctx.services.workspace
-    route = workspace.route(ctx.caller, ctx.caller.session, params.path, write=True)
-    way = workspace.way(ctx.caller, route)
-    async with _changed(ctx, workspace, route, len(data)) as rebound:
-        written = await workspace.threads.run(lambda stopped: _appended(way, data, stopped))
-        rebound(written)
-    act = "created" if written.created else f"appended {len(data)} bytes to"
-    return _told(route, written, f"{act} {route.place.shown}, {written.size} bytes")
+
+    def work(way: Way, stopped: Callable[[], bool]) -> tuple[Written, Result]:
+        written = _appended(way, data, stopped)
+        act = "created" if written.created else f"appended {len(data)} bytes to"
+        return written, _told(way, written, f"{act} {way.shown}, {written.size} bytes")
+
+    return await _change(ctx, params.path, len(data), work)
 
 
 def _appended(way: Way, data: bytes, stopped: Callable[[], bool]) -> Written:
@@ -466,17 +462,15 @@ class EditFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 )
 async def edit_file(params: EditFile, ctx: Context) -> Result:
     """Replace a passage of a text file by another; answers with the diff."""
-    workspace: Workspace = ctx.services.workspace
     old, new = _bytes(params.old_text), _bytes(params.new_text)
-    route = workspace.route(ctx.caller, ctx.caller.session, params.path, write=True)
-    way = workspace.way(ctx.caller, route)
-    async with _changed(ctx, workspace, route, len(old) + len(new)) as rebound:
-        written, count, diff = await workspace.threads.run(
-            lambda stopped: _edited(way, old, new, every=params.replace_all, stopped=stopped)
-        )
-        rebound(written)
-    facts = {"path": route.place.shown, "bytes": written.size, "replacements": count}
-    return Result([Text(diff)], structured=facts)
+
+    def work(way: Way, stopped: Callable[[], bool]) -> tuple[Written, Result]:
+        every = params.replace_all
+        written, count, diff = _edited(way, old, new, every=every, stopped=stopped)
+        facts = {"path": way.shown, "bytes": written.size, "replacements": count}
+        return written, Result([Text(diff)], structured=facts)
+
+    return await _change(ctx, params.path, len(old) + len(new), work)
 
 
 def _edited(
@@ -524,8 +518,8 @@ def _bytes(content: str, encoding: str = "text") -> bytes:
         raise InvalidArgumentsError([Fault("content", reason)]) from None
 
 
-def _told(route: Route, written: Written, text: str) -> Result:
-    facts = {"path": route.place.shown, "bytes": written.size, "created": written.created}
+def _told(way: Way, written: Written, text: str) -> Result:
+    facts = {"path": way.shown, "bytes": written.size, "created": written.created}
     return Result([Text(text)], structured=facts)
 
 
@@ -542,26 +536,28 @@ async def _used(ctx: Context, workspace: Workspace, route: Route) -> AsyncIterat
             raise
 
 
-@asynccontextmanager
-async def _changed(
-    ctx: Context, workspace: Workspace, route: Route, size: int
-) -> AsyncIterator[Callable[[Written], None]]:
-    """As `_used`, and one after the other for one file; hands out what to do in the end.
+async def _change(
+    ctx: Context,
+    path: str,
+    size: int,
+    work: Callable[[Way, Callable[[], bool]], tuple[Written, Result]],
+) -> Result:
+    """Change a file on a thread, one call after the other for one file.
 
     Args:
         ctx: of the call.
-        workspace: whose changes are counted.
-        route: to the file.
+        path: as the caller names it.
         size: bytes that the call holds.
+        work: changes it, until it is told to stop; what was written, and the answer.
     """
-
-    def rebound(written: Written) -> None:
-        if route.grant is not None:
-            workspace.rebind(route, written.device, written.inode)
-
+    workspace: Workspace = ctx.services.workspace
+    route = workspace.route(ctx.caller, ctx.caller.session, path, write=True)
+    way = workspace.way(ctx.caller, route)
     with workspace.changes.holding(size):
         async with workspace.changes.of(route.place.host), _used(ctx, workspace, route):
-            yield rebound
+            written, result = await workspace.threads.run(lambda stopped: work(way, stopped))
+            workspace.rebind(route, written.device, written.inode)
+            return result
 
 
 # Listing ----------------------------------------------------------------------------------

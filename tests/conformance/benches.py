@@ -53,6 +53,24 @@ async def until(what: str, so: Callable[[], Awaitable[bool]]) -> None:
 # I2C ------------------------------------------------------------------------------------------
 
 
+class Edges(list[Any]):
+    """Collects the edges of a line; waits for them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._came = asyncio.Event()
+
+    def __call__(self, edges: Sequence[Any]) -> None:
+        self.extend(edges)
+        self._came.set()
+
+    async def until(self, enough: Callable[[Edges], bool]) -> None:
+        async with asyncio.timeout(BOUND_S):
+            while not enough(self):
+                self._came.clear()
+                await self._came.wait()
+
+
 class Register(NamedTuple):
     """A register whose content is known.
 

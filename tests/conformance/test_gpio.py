@@ -7,29 +7,11 @@ import pytest
 
 from edged.bus import LineSettings
 from edged.errors import BusError, BusyError, InvalidArgumentsError, NoDeviceError
-from tests.conformance.benches import BOUND_S
+from tests.conformance.benches import Edges
 
 pytestmark = pytest.mark.needs("gpio")
 INPUT, OUTPUT = LineSettings("input"), LineSettings("output")
 BOTH = LineSettings("input", edge="both")
-
-
-class Edges(list):
-    """Collects edges; waits for them."""
-
-    def __init__(self):
-        super().__init__()
-        self._came = asyncio.Event()
-
-    def __call__(self, edges):
-        self.extend(edges)
-        self._came.set()
-
-    async def until(self, enough):
-        async with asyncio.timeout(BOUND_S):
-            while not enough(self):
-                self._came.clear()
-                await self._came.wait()
 
 
 @pytest.fixture

@@ -559,6 +559,25 @@ async def test_path_outside_is_asked_for_by_request_permission(box, outside):
     assert "request_permission" in (await box.exec(action="read", sessionId=session)).for_llm
 
 
+@pytest.mark.parametrize("command", ["echo x > {}/new", "echo x >> {}/new"])
+async def test_file_that_output_would_make_outside_asks_for_its_directory(box, outside, command):
+    """What is not there cannot be asked for, and a right to read would not help."""
+    result = await box.exec(command=command.format(outside))
+    assert result.is_error
+    wanted = f"call request_permission with path '{outside}' and write: true"
+    assert wanted in result.for_llm
+
+
+@pytest.mark.parametrize("name", ["new", "there"])
+async def test_writing_into_what_is_granted_for_reading_asks_to_write(box, outside, name):
+    (outside / "there").write_text("x")
+    box.grant(str(outside))
+    result = await box.exec(command=f"echo x > {outside}/{name}")
+    assert result.is_error
+    assert "request_permission with" in result.for_llm
+    assert "write: true" in result.for_llm
+
+
 async def test_path_that_is_not_there_is_not_asked_for(box):
     assert "request_permission" not in (await box.exec(command="cat /api/v1/users")).for_llm
 

@@ -147,10 +147,17 @@ def test_permission_is_answered_by_the_command_line(daemon, ada, outside):
     assert all(word in shown for word in (name, "waits", ADA, path, "to see", "once|session|deny"))
     assert daemon.cli("grant", name).returncode == 2
     done = daemon.cli("grant", name, "deny")
-    assert (done.returncode, done.stdout) == (0, f"{name}: deny\n")
+    assert done.returncode == 0
+    assert f"may not read or write {path}, until you" in " ".join(done.stdout.split())
     assert [row["request_id"] for row in json.loads(daemon.cli("grant", "--json").stdout)["denied"]] == [name]  # fmt: skip
     assert daemon.cli("grant", "--forget", name).returncode == 0
-    assert daemon.cli("grant", path, "session", "--user", ADA, "--write").returncode == 0
+    done = daemon.cli("grant", path, "session", "--user", ADA, "--write")
+    assert done.returncode == 0
+    told = f"{ADA} may read and write {path} and what is below it, until its session ends"
+    assert " ".join(done.stdout.split()).startswith(told)
+    done = daemon.cli("grant", path.lstrip("/"), "once")
+    assert done.returncode == 2
+    assert "name the whole path, from /" in done.stderr
     _, body = daemon.http("/api/tools/read_file/call", {"arguments": {"path": path}}, token=ada)
     assert body["for_llm"] == "outside"
     done = daemon.cli("grant", "nothing", "once")

@@ -172,6 +172,14 @@ def test_command_line_does_it_all(daemon, shelf):
     assert (
         daemon.cli("skills", "show", "by-cli", "--file", "templates/form.txt").stdout == "a form\n"
     )
+    given = json.loads(daemon.cli("skills", "show", "by-cli", "--json").stdout)
+    assert given["name"] == "by-cli"
+    assert given["body"].strip()
+    assert daemon.cli("skills", "show", "by-cli").stdout.endswith(
+        given["body"].rstrip("\n") + "\n"
+    )
+    file = ("skills", "show", "by-cli", "--file", "templates/form.txt", "--json")
+    assert json.loads(daemon.cli(*file).stdout)["text"] == "a form\n"
     (daemon.data / "local/skills/by-cli/SKILL.md").write_text(BODY.format("mine"))
     lay(shelf, "by-cli")
     (shelf / "by-cli/new.txt").write_text("new")
@@ -207,3 +215,20 @@ def test_files_belong_to_whom_the_users_other_files_do(daemon):
     owner = os.stat(base / "workspace").st_uid
     for path in (base / "skills", base / "skills/pdf-tools", base / "skills/pdf-tools/SKILL.md"):
         assert path.stat().st_uid == owner
+
+
+def test_list_tells_each_fault_once_below_its_skill(daemon):
+    for name in ("no-words", "other-name"):
+        (daemon.data / f"local/skills/{name}").mkdir(parents=True)
+    (daemon.data / "local/skills/no-words/SKILL.md").write_text("---\nname: no-words\n---\nX\n")
+    (daemon.data / "local/skills/other-name/SKILL.md").write_text(
+        "---\nname: another\ndescription: Does a thing.\n---\nX\n"
+    )
+    done = daemon.cli("skills")
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    at = next(n for n, line in enumerate(lines) if line.startswith("no-words "))
+    assert lines[at].endswith("(cannot be used)")
+    assert lines[at + 1].startswith("    SKILL.md:2: description: is missing")
+    assert done.stdout.count("is missing") == 1
+    assert "    name: 'another' is not the directory's, 'other-name'" in lines

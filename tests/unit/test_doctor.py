@@ -150,10 +150,10 @@ def test_each_warning_of_the_sandbox_is_told_once():
 
 def test_known_hole_of_bubblewrap_says_that_nothing_is_to_be_done():
     """There is never a mount point inside a writable bind."""
-    warning = "bubblewrap 0.8.0 is older than 0.12.0 (CVE-2026-1): profiles are refused"
-    found = Capability(ok=True, level="full", version=(0, 8, 0), warnings=(warning,))
+    note = "bubblewrap 0.8.0 is older than 0.12.0 (CVE-2026-1)"
+    found = Capability(ok=True, level="full", version=(0, 8, 0), notes=(note,))
     told = list(doctor.capability(found, "", "/run"))[-1]
-    assert told.text == "bubblewrap 0.8.0 is older than 0.12.0 (CVE-2026-1)"
+    assert told.text == note
     assert told.remedy.startswith("nothing to do: ")
 
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from edged import results
-from edged.errors import BusyError
+from edged.errors import BusyError, InvalidArgumentsError
 from edged.finder import USERS_MAX, WAITING_MAX, Finder
 from edged.identity import Caller
 from edged.registry import Registry
@@ -124,9 +124,20 @@ async def test_one_caller_cannot_fill_the_queue(registry):
     assert not (await finder.by_pattern(ADA, "i.")).tools
 
 
-async def test_where_nothing_is_hidden_nothing_is_started():
+async def test_where_nothing_is_hidden_plain_words_start_nothing():
     """No process for an empty list."""
     matcher = FakeMatcher()
     finder = Finder(Registry(), Discovery(), matcher)
-    assert (await finder.by_pattern(ADA, "i.*")).total == 0
+    assert (await finder.by_pattern(ADA, "issue|pull request")).total == 0
     assert matcher.asked == []
+
+
+async def test_a_wrong_pattern_is_told_of_where_nothing_is_hidden_too():
+    """Else its writer takes it for a right one that finds nothing."""
+    finder = Finder(Registry(), Discovery())
+    try:
+        with pytest.raises(InvalidArgumentsError, match="pattern: is no regular expression"):
+            await finder.by_pattern(ADA, "(")
+        assert (await finder.by_pattern(ADA, ".*")).total == 0
+    finally:
+        finder.close()

@@ -21,28 +21,11 @@ from edged.bus import _cdev as cdev
 from edged.bus._worker import Worker
 from edged.bus.gpio import KernelGpio, KernelLine
 from edged.errors import BusError, BusyError, InvalidArgumentsError, NoDeviceError
+from tests.conformance.benches import Edges
 
 INPUT, OUTPUT = LineSettings("input"), LineSettings("output")
 BOTH = LineSettings("input", edge="both")
 BOUND_S = 20
-
-
-class Edges(list):
-    """Collects edges; waits for them."""
-
-    def __init__(self):
-        super().__init__()
-        self._came = asyncio.Event()
-
-    def __call__(self, edges):
-        self.extend(edges)
-        self._came.set()
-
-    async def until(self, enough):
-        async with asyncio.timeout(BOUND_S):
-            while not enough(self):
-                self._came.clear()
-                await self._came.wait()
 
 
 async def until(check):
