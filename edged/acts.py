@@ -11,7 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from typing import Any, ClassVar, NamedTuple, Protocol
 
+import msgspec
+
 from edged.errors import NotFoundError
+from edged.sections import McpServer
 from edged.settings import switch_path
 from edged.store import Store
 
@@ -35,6 +38,10 @@ class Acts(Protocol):
         Raises:
             StoreError: nothing changed.
         """
+
+
+MASK = "[***]"
+"""In place of a secret, as in results."""
 
 
 class Switches:
@@ -69,6 +76,44 @@ class Switches:
         if kept != before:
             self._store.save(self.FILE, kept)
             self._changed(kept)
+
+
+class McpServers:
+    """Other MCP servers that owners added; no value of a variable or header is told."""
+
+    FILE: ClassVar[str] = "mcp-servers"
+    ROOT: ClassVar[str] = "tools.mcp.servers"
+
+    def __init__(
+        self, store: Store, dropped: Callable[[list[str]], None] = lambda _: None
+    ) -> None:
+        """The servers of a data directory.
+
+        Args:
+            store: has them.
+            dropped: ends those of these names.
+        """
+        self._store = store
+        self._dropped = dropped
+
+    def held(self) -> dict[str, Held]:
+        """Each setting of each, as the configuration names it."""
+        file = self._store.path(self.FILE)
+        found = {}
+        for name, one in self._store.peek(self.FILE, dict[str, McpServer], {}).items():
+            for key, value in msgspec.to_builtins(one).items():
+                masked = dict.fromkeys(value, MASK) if key in ("env", "headers") else value
+                found[f"{self.ROOT}.{name}.{key}"] = Held(masked, file)
+        return found
+
+    def drop(self, keys: Collection[str]) -> None:
+        """Forget those of which any setting is named."""
+        before = self._store.load(self.FILE, dict[str, McpServer], {})
+        gone = [n for n in before if any(key.startswith(f"{self.ROOT}.{n}.") for key in keys)]
+        if gone:
+            kept = {name: one for name, one in before.items() if name not in gone}
+            self._store.save(self.FILE, kept)
+            self._dropped(gone)
 
 
 def reset(acts: Iterable[Acts], key: str) -> dict[str, Any]:

@@ -39,8 +39,15 @@ class Medium(msgspec.Struct, frozen=True):
 class Client(Protocol):
     """A connection to a daemon, whichever door it goes through."""
 
-    def request(self, method: str, params: dict[str, Any] | None = None) -> Any:
+    def request(
+        self, method: str, params: dict[str, Any] | None = None, *, patient: bool = False
+    ) -> Any:
         """Ask; returns the decoded result.
+
+        Args:
+            method: edged's or MCP's.
+            params: of the method.
+            patient: the daemon itself bounds how long it takes; wait for it.
 
         Raises:
             EdgedError: the daemon refused, by its code.
@@ -167,9 +174,12 @@ class SocketClient:
         """End the connection; calls in flight are cancelled."""
         self._sock.close()
 
-    def request(self, method: str, params: dict[str, Any] | None = None) -> Any:
+    def request(
+        self, method: str, params: dict[str, Any] | None = None, *, patient: bool = False
+    ) -> Any:
         """Ask; see `Client.request`."""
-        return _value(self._request(method, params or {}, self._answer_s))
+        answer_s = None if patient else self._answer_s
+        return _value(self._request(method, params or {}, answer_s))
 
     def call(
         self,

@@ -217,6 +217,7 @@ class Control:
             services.store,
             switches=self.registry.set_switches,
             web=lambda: services.web().reload(),
+            mcp_servers=lambda names: services.mcp_servers().forget(names),
         )
         return reset(acts, key)
 
@@ -235,6 +236,35 @@ class Control:
         self.require_owner(caller, "see and change the settings of web search")
         web = self.services.web()
         return web.config() if body is None else web.configure(body)
+
+    async def mcp_server(
+        self, caller: Caller, action: str, name: str, addition: Any = None
+    ) -> Any:
+        """See, add, test or remove other MCP servers.
+
+        Args:
+            caller: an owner.
+            action: `list`, `show`, `add`, `test` or `remove`.
+            name: of the server, but for `list` and `add`.
+            addition: `edged.mcp.upstream.view.Addition`, of `add`.
+
+        Raises:
+            DeniedError: not an owner.
+            NotFoundError: no such server.
+            ExistsError: there is one of that name.
+            InvalidArgumentsError: no such name.
+            UpstreamError: it does not answer.
+            StoreError: it is not stored.
+        """
+        self.require_owner(caller, "see and change MCP servers")
+        servers = self.services.mcp_servers()
+        if action == "add":
+            return await servers.add(addition.name, addition.server, replace=addition.replace)
+        if action == "test":
+            return await servers.test(name)
+        if action == "remove":
+            return await servers.remove(name)
+        return servers.row(name) if action == "show" else servers.rows()
 
     def definitions(self, caller: Caller, session: Session, form: str) -> bytes:
         """All tools that an agent may be told of, for one provider: a JSON array."""
@@ -398,9 +428,16 @@ class Control:
                 "actuators": {a.name: a.error or "ok" for a in services.board.actuators},
                 "alarms": self._alarms(),
             },
-            **self._health(),
+            **self._parts(caller),
             **self.catalogue.health(),
         }
+
+    def _parts(self, caller: Caller) -> dict[str, Any]:
+        """Facts of further parts; what other servers write to standard error is for owners."""
+        found = self._health()
+        if not caller.is_owner and "mcp" in found:
+            found["mcp"] = {name: {**one, "stderr": ""} for name, one in found["mcp"].items()}
+        return found
 
     @staticmethod
     def require_owner(caller: Caller, act: str) -> None:

@@ -59,6 +59,7 @@ from edged.workspace.homes import Homes
 if TYPE_CHECKING:
     from edged.cron.service import Cron
     from edged.guard import Guard
+    from edged.mcp.upstream.servers import Servers
     from edged.messages._outbox import Outbox
 
 GC_THRESHOLD = (5_000, 20, 20)
@@ -210,6 +211,7 @@ class Daemon:
         self._lacking: set[str] = set()
         self._cron: Cron | None = None
         self._outbox: Outbox | None = None
+        self._servers: Servers | None = None
 
     async def __aenter__(self) -> Self:
         self._take_data()
@@ -285,6 +287,7 @@ class Daemon:
             cron=self._open_cron,
             messages=lambda: self._outbox,
             skills=cache(lambda: parts.skills(self._loaded, self.services)),
+            mcp_servers=self._open_servers,
         )
         self._outbox = parts.outbox(self._loaded, self.services, self.spawn)
         board.offsets(
@@ -349,6 +352,23 @@ class Daemon:
         except StoreError as error:
             log.error(f"{error}: jobs do not run until it is mended; `edged jobs` tries again")
 
+    def _open_servers(self) -> Servers:
+        if self._servers is None:
+            self._servers = parts.mcp_servers(
+                self._loaded,
+                self.services,
+                self.registry,
+                sandboxes=lambda: self.catalogue.runner,
+                spawn=self.spawn,
+            )
+        return self._servers
+
+    async def _begin_servers(self) -> None:
+        try:
+            await self._open_servers().begin()
+        except StoreError as error:
+            log.error(f"{error}: MCP servers are not there until it is mended")
+
     async def _resume_messages(self, outbox: Outbox) -> None:
         """Go on with what an earlier life left."""
         try:
@@ -362,6 +382,8 @@ class Daemon:
             found["jobs"] = self._cron.health()
         if self._outbox is not None:
             found["messages"] = self._outbox.health()
+        if self._servers is not None:
+            found["mcp"] = self._servers.health()
         return found
 
     def _open_history(self, board: Board) -> History | None:
@@ -391,10 +413,7 @@ class Daemon:
         if self._http is not None:
             self._http.close()
         await self._drain()
-        await self.services.shell.close()
-        if self._outbox is not None:
-            await self._outbox.close(seconds(self.config.stop_grace))
-        await self.catalogue.close()
+        await self._close_parts()
         if self._unix is not None:
             self._unix.close_peers()
         if self._http is not None:
@@ -409,6 +428,15 @@ class Daemon:
             if os.path.exists(path):
                 os.unlink(path)
         os.close(self._lock)
+
+    async def _close_parts(self) -> None:
+        """End what tools use."""
+        await self.services.shell.close()
+        if self._outbox is not None:
+            await self._outbox.close(seconds(self.config.stop_grace))
+        if self._servers is not None:
+            await self._servers.close()
+        await self.catalogue.close()
 
     async def _drain(self) -> None:
         """Begin nothing more, and let what runs end; the jobs' runs are calls as others."""
@@ -468,6 +496,8 @@ class Daemon:
             _ = self.spawn(self._resume_jobs())
         if self._outbox is not None:
             _ = self.spawn(self._resume_messages(self._outbox))
+        if parts.has_mcp_servers(self._loaded, self.services):
+            _ = self.spawn(self._begin_servers())
         history = self.services.history
         self.services.board.sample(history.add if history is not None else None)
 
@@ -509,8 +539,7 @@ class Daemon:
 
     def _unused(self) -> list[str]:
         """Sections of the configuration that belong to parts which are not there yet."""
-        names = [f"tools.{name}" for name in self.config.tools if name in settings.LATER]
-        return names + ["tools.mcp.servers"] * bool(self._loaded.section(Mcp).servers)
+        return [f"tools.{name}" for name in self.config.tools if name in settings.LATER]
 
     def watch(self) -> None:
         """Feed systemd's watchdog from the loop that serves calls."""

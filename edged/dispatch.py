@@ -309,6 +309,7 @@ class Dispatcher:
             lambda name, raw: self._inner(call, name, raw),
             lambda names, turns: self._promote(call, names, turns),
             call.masked,
+            call.on_update is not None,
         )
         try:
             outcome = tool.run(params, context)
@@ -437,7 +438,13 @@ class Dispatcher:
     async def _inner(self, outer: Call, name: str, raw: bytes) -> Result:
         """A tool runs another tool: the same path again, one deeper."""
         caller = msgspec.structs.replace(outer.caller, depth=outer.caller.depth + 1)
-        call = self.start(caller, outer.session, name, raw, masked=outer.masked)
+        shown = None
+        if outer.on_update is not None:
+            # A call by name is watched as if it were made without the tool around it.
+            def shown(content: list[Block]) -> None:
+                self._update(outer, content)
+
+        call = self.start(caller, outer.session, name, raw, on_update=shown, masked=outer.masked)
         return await call.wait()
 
     def _promote(self, call: Call, names: list[str], turns: int) -> None:

@@ -208,6 +208,13 @@ class RemoteProtocolError(EdgedError, ValueError):
     code = "protocol_remote"
 
 
+class UpstreamError(EdgedError, ConnectionError):
+    """Another MCP server does not answer as it should; the message names it and the cause."""
+
+    code = "upstream"
+    retryable = True
+
+
 class NoDaemonError(EdgedError, ConnectionError):
     """No daemon answers where the client looked."""
 
@@ -245,6 +252,7 @@ WIRE: dict[str, Wire] = {
     "store": Wire(507, -31007, "State not stored"),
     "protocol_local": Wire(500, -32603, "Internal error"),
     "protocol_remote": Wire(400, -32600, "Invalid request"),
+    "upstream": Wire(502, -31010, "MCP server failed"),
     "no_daemon": Wire(503, -31008, "No daemon"),
 }
 """Every `code` above to HTTP status, JSON-RPC code and title.

@@ -1,4 +1,4 @@
-"""The services that are made when they are first needed: web, skills, jobs, messages.
+"""The services that are made when they are first needed: web, skills, jobs, messages, MCP servers.
 
 Each is imported by the function that makes it: a board that uses none of them pays
 for none.
@@ -11,10 +11,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from edged import sections
+from edged.acts import McpServers
 from edged.catalogue import seed_directory
 from edged.config import seconds, size
 from edged.errands import Errands
 from edged.errors import ConfigError
+from edged.registry import Registry
 from edged.results import mask
 from edged.services import Services
 from edged.settings import Loaded
@@ -22,6 +24,8 @@ from edged.settings import Loaded
 if TYPE_CHECKING:
     from edged.cron.scheduler import Spawn
     from edged.cron.service import Cron
+    from edged.mcp.upstream.programs import Sandboxes
+    from edged.mcp.upstream.servers import Servers
     from edged.messages._outbox import Outbox
     from edged.skills.service import Skills
     from edged.web.service import Isolate, Web
@@ -114,3 +118,40 @@ def outbox(loaded: Loaded, services: Services, spawn: Spawn) -> Outbox | None:
         spawn=spawn,
         mask=lambda text: mask(text, loaded.secrets),
     )
+
+
+def has_mcp_servers(loaded: Loaded, services: Services) -> bool:
+    """Whether there is another MCP server, configured or added by an owner."""
+    added = os.path.exists(services.store.path(McpServers.FILE))
+    return bool(loaded.section(sections.Mcp).servers) or added
+
+
+def mcp_servers(
+    loaded: Loaded,
+    services: Services,
+    registry: Registry,
+    *,
+    sandboxes: Callable[[], Sandboxes],
+    spawn: Spawn,
+) -> Servers:
+    """Other MCP servers, not started yet.
+
+    Raises:
+        StoreError: those that owners added cannot be read.
+    """
+    from edged.mcp.upstream.servers import Servers, Surroundings
+
+    base = os.path.dirname(os.path.abspath(loaded.file)) if loaded.file else ""
+    around = Surroundings(
+        services.data,
+        base,
+        services.store,
+        registry,
+        services.clock,
+        sandboxes,
+        spawn,
+        services.events.publish,
+        loaded.tools,
+        loaded.secrets,
+    )
+    return Servers(loaded.section(sections.Mcp), around)

@@ -189,6 +189,7 @@ class Registry:
         self.version = 1
         self.on_change: list[Callable[[], None]] = []
         self._core: dict[str, Tool] = {}
+        self._groups: dict[str, tuple[str, ...]] = {}
         self._sets: dict[str, list[Tool]] = {}
         self._switched = switched if switched is not None else {}
         self._families = dict.fromkeys(FAMILIES, True) | (families or {})
@@ -203,6 +204,20 @@ class Registry:
         """Take a registered tool away."""
         if self._core.pop(name, None):
             self.touch()
+
+    def replace_group(self, group: str, tools: list[Tool]) -> None:
+        """Set all core and hidden tools of one source; those that it had before are gone.
+
+        Args:
+            group: the source's name.
+            tools: none of which has the name of a tool of another source.
+        """
+        for name in self._groups.get(group, ()):
+            del self._core[name]
+        taken = [tool for tool in tools if tool.name not in self._core]
+        self._groups[group] = tuple(tool.name for tool in taken)
+        self._core.update({tool.name: tool for tool in taken})
+        self.touch()
 
     def replace_set(self, user: str, tools: list[Tool]) -> None:
         """Set all TOOL.md tools that `user` sees; the empty user is for everyone.

@@ -10,7 +10,7 @@ import re
 from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from edged.config import (
     Channels,
@@ -155,14 +155,131 @@ class Discovery(Section, frozen=True):
     max_search_results: Annotated[int, Meta(ge=1, le=50, description="tools of one answer")] = 5
 
 
+McpLink = Literal[
+    "", "stdio", "http", "sse", "streamable-http", "streamable_http", "streamableHttp"
+]
+"""How an MCP server is reached; empty: by stdio where there is a command, else by HTTP."""
+
+FETCHERS = frozenset({"npx", "uvx", "pnpx", "bunx", "pipx"})
+"""Commands that fetch what they run."""
+
+_SERVER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+
+
+class McpServer(Section, frozen=True):
+    """One server of `tools.mcp.servers`."""
+
+    enabled: bool = True
+    type: Annotated[
+        McpLink, Meta(description="stdio, http or sse; by command or url if empty")
+    ] = ""
+    command: Annotated[str, Meta(description="program of a stdio server")] = ""
+    args: list[str | int | float] = []
+    env: Annotated[
+        dict[str, str | int | float | bool], Meta(description="variables; !secret NAME")
+    ] = {}
+    env_file: Annotated[str, Meta(description="more variables, NAME=value a line")] = ""
+    url: Annotated[str, Meta(description="of a server over HTTP")] = ""
+    headers: Annotated[dict[str, str], Meta(description="of each request; !secret NAME")] = {}
+    network: Annotated[
+        bool | UnsetType, Meta(description="of a stdio server; npx, uvx and the like have it")
+    ] = UNSET
+    devices: Annotated[list[str], Meta(description="device nodes, such as i2c-1")] = []
+    read: Annotated[list[str], Meta(description="paths that a stdio server may read")] = []
+    write: Annotated[list[str], Meta(description="paths that it may write")] = []
+    memory: Annotated[Size, Meta(description="of all processes of a stdio server")] = "512M"
+    lazy: Annotated[
+        bool, Meta(description="started by its first call; false: with the daemon, and kept")
+    ] = True
+    idle: Annotated[Duration, Meta(description="a lazy one unused for so long is stopped")] = "10m"
+    deferred: Annotated[
+        bool | UnsetType, Meta(description="tools are hidden; by default where discovery is on")
+    ] = UNSET
+    allow: Annotated[
+        list[str], Meta(description="its tools that are taken: read_*; all where it is empty")
+    ] = []
+    deny: Annotated[list[str], Meta(description="its tools that are left out")] = []
+    connect: Annotated[Duration, Meta(description="for it to start and list its tools")] = "60s"
+    timeout: Annotated[Duration, Meta(description="of one call")] = "60s"
+    timeouts: Annotated[dict[str, Duration], Meta(description="of calls of single tools")] = {}
+
+    def __post_init__(self) -> None:
+        if bool(self.command) == bool(self.url):
+            raise ValueError("command: give either the command of a server or its url")
+        if self.url and not self.url.startswith(("http://", "https://")):
+            raise ValueError("url: must begin with http:// or https://")
+        if self.type and (self.type == "stdio") != bool(self.command):
+            needs = "a command" if self.type == "stdio" else "a url"
+            raise ValueError(f"type: {self.type} needs {needs}")
+        if "\0" in "".join(self.argv):
+            raise ValueError("args: has a NUL character")
+        self._check_texts()
+        for name in ("read", "write"):
+            for path in getattr(self, name):
+                if not path.startswith("/"):
+                    raise ValueError(f"{name}: {path[:60]!r} must be absolute")
+        check_size("memory", self.memory, 16 << 20, 1 << 40)
+        check_duration("idle", self.idle, 1, 30 * 86_400)
+        check_duration("connect", self.connect, 0.1, 600)
+        check_duration("timeout", self.timeout, 0.1, 3_600)
+        for tool, value in self.timeouts.items():
+            check_duration(f"timeouts.{tool}", value, 0.1, 3_600)
+
+    def _check_texts(self) -> None:
+        for name in self.env:
+            if _VARIABLE.fullmatch(name) is None:
+                raise ValueError(f"env.{name}: a variable has letters, digits and _ only")
+        for name, value in self.headers.items():
+            if _HEADER.fullmatch(name) is None:
+                raise ValueError(f"headers.{name}: is no name of a header")
+            if not all(" " <= char <= "~" for char in value):
+                raise ValueError(f"headers.{name}: has characters that no header may have")
+
+    @property
+    def argv(self) -> tuple[str, ...]:
+        """The command line of a stdio server."""
+        return (self.command, *map(str, self.args))
+
+    @property
+    def link(self) -> Literal["stdio", "http", "sse"]:
+        """How it is reached."""
+        if self.command:
+            return "stdio"
+        return "sse" if self.type == "sse" else "http"
+
+    @property
+    def has_network(self) -> bool:
+        """Whether a stdio server reaches the network."""
+        if self.network is not UNSET:
+            return self.network
+        return self.command.rpartition("/")[2] in FETCHERS
+
+
+def check_server_name(name: str) -> None:
+    """Raise for what is no name of an MCP server.
+
+    Raises:
+        ValueError: says what one looks like.
+    """
+    if _SERVER_NAME.fullmatch(name) is None:
+        raise ValueError(f"{name[:60]!r}: a name has letters, digits, - and _, at most 40")
+
+
 class Mcp(Section, frozen=True):
     """`tools.mcp`: tools of other MCP servers, and the search for hidden tools."""
 
     enabled: bool = True
     discovery: Discovery = Discovery()
-    servers: Annotated[
-        dict[str, Any], Meta(description="by name; this version does not start them yet")
-    ] = {}
+    servers: Annotated[dict[str, McpServer], Meta(description="other MCP servers, by name")] = {}
+
+    def __post_init__(self) -> None:
+        for name in self.servers:
+            try:
+                check_server_name(name)
+            except ValueError as error:
+                raise ValueError(f"servers.{name}: {error}") from None
 
 
 class WebProvider(Section, frozen=True):

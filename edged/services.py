@@ -49,3 +49,5 @@ class Services(msgspec.Struct, frozen=True):
     """`messages()`: the outbox (`edged.messages._outbox.Outbox`); None without channels."""
     skills: Any = None
     """`skills()`: `edged.skills.service.Skills`, made when first asked for."""
+    mcp_servers: Any = None
+    """`mcp_servers()`: `edged.mcp.upstream.servers.Servers`, made when first asked for."""

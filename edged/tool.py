@@ -37,6 +37,7 @@ class Context(msgspec.Struct, frozen=True, gc=False):
         call: runs another tool with this caller's rights.
         promote: makes hidden tools callable in this session for N turns.
         masked: secrets of this call and those around it; never in what comes out.
+        is_watched: whether anyone looks at the updates.
     """
 
     caller: Caller
@@ -48,6 +49,7 @@ class Context(msgspec.Struct, frozen=True, gc=False):
     call: Callable[[str, bytes], Awaitable[Result]]
     promote: Callable[[list[str], int], None]
     masked: tuple[str, ...] = ()
+    is_watched: bool = True
 
 
 class Hints(msgspec.Struct, frozen=True):

@@ -57,7 +57,9 @@ class WebClient:
     def close(self) -> None:
         """Nothing is open between requests."""
 
-    def request(self, method: str, params: dict[str, Any] | None = None) -> Any:
+    def request(
+        self, method: str, params: dict[str, Any] | None = None, *, patient: bool = False
+    ) -> Any:
         """Ask by the endpoint that stands for a method.
 
         Raises:
@@ -80,6 +82,8 @@ class WebClient:
         elif method == "edged/grant" and params:
             verb, path = "POST", "/api/permission/grant"
             body = msgspec.json.encode(params)
+        elif method == "edged/mcp-servers":
+            verb, path, body = _mcp_server(params)
         elif method == "edged/jobs" and "id" in params:
             verb, path, body = _job(params)
         elif method in _PATHS:
@@ -89,7 +93,8 @@ class WebClient:
         else:
             what = method.removeprefix("edged/")
             raise EdgedError(f"{what} is not offered over HTTP: ask on the daemon's own socket")
-        with self._open(verb, path, body, {"Accept": _JSON}) as response:
+        answer_s = None if patient else ANSWER_S
+        with self._open(verb, path, body, {"Accept": _JSON}, answer_s=answer_s) as response:
             return decoded(response.read(), object)
 
     def call(
@@ -230,6 +235,19 @@ def _job(params: dict[str, Any]) -> tuple[str, str, bytes | None]:
         return "PUT", f"{path}/state", msgspec.json.encode({"enabled": action == "enable"})
     if action == "run":
         return "POST", f"{path}/run", None
+    return ("DELETE" if action == "remove" else "GET"), path, None
+
+
+def _mcp_server(params: dict[str, Any]) -> tuple[str, str, bytes | None]:
+    """Verb, path and body of what is asked of other MCP servers."""
+    action, path = params.pop("action", "list"), "/api/mcp-servers"
+    if action == "add":
+        return "POST", path, msgspec.json.encode(params)
+    if action == "list":
+        return "GET", path, None
+    path = f"{path}/{_segment(params['name'])}"
+    if action == "test":
+        return "POST", f"{path}/test", None
     return ("DELETE" if action == "remove" else "GET"), path, None
 
 

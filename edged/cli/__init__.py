@@ -42,6 +42,7 @@ VERBS = {
     "status": "show how the daemon and its parts are",
     "web-search": "show and change who is asked for a web search",
     "grant": "answer permission requests of agents",
+    "mcp-server": "add, list, test and remove other MCP servers",
     "token": "make, list and revoke HTTP tokens",
     "config": "show the configuration that holds",
     "doctor": "check this machine, with remedies",

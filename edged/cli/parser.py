@@ -28,6 +28,7 @@ class Parser(argparse.ArgumentParser):
 
     Attributes:
         stray: a command line that a word too many may have been meant for, `{}` in its place.
+        verbatim: the argument that takes all words after `--` as they are; empty for none.
     """
 
     def __init__(self, verb: str, summary: str, example: str) -> None:
@@ -39,6 +40,7 @@ class Parser(argparse.ArgumentParser):
             allow_abbrev=False,
         )
         self.stray = ""
+        self.verbatim = ""
 
     def parse(self, args: Sequence[str]) -> argparse.Namespace:
         """Parse; an unknown option is answered with the nearest one.
@@ -47,9 +49,15 @@ class Parser(argparse.ArgumentParser):
             UsageError: the command line is wrong.
         """
         # Options may stand among the words: `call hello --timeout 5 name=Ada`.
-        known, rest = self.parse_known_intermixed_args(args)
+        words, after = list(args), []
+        if self.verbatim and "--" in words:
+            at = words.index("--")
+            words, after = words[:at], words[at + 1 :]
+        known, rest = self.parse_known_intermixed_args(words)
         if rest:
             self.error(self._unknown(rest))
+        if after:
+            setattr(known, self.verbatim, [*getattr(known, self.verbatim), *after])
         return known
 
     def arguments(self) -> list[argparse.Action]:

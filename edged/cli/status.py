@@ -95,6 +95,8 @@ def rows(found: dict[str, Any], note: str) -> Iterator[tuple[str, str]]:
     mute: list[str] = []
     if "messages" in found:
         shown["messages"], mute = _messages(found["messages"])
+    servers = found.get("mcp", {})
+    mute += [f"MCP server {n}: {_failure(one)}" for n, one in servers.items() if one["error"]]
     shown["problems"] = [*found["problems"], *board, *mute, *lost, *([note] if note else [])]
     for key, value in shown.items():
         yield from _ROWS[key](value) if key in _ROWS else [(key.replace("_", " "), _text(value))]
@@ -120,6 +122,22 @@ def _messages(found: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
     shown = {**found, "channels": {**channels, **dict.fromkeys(troubled, "see problems")}}
     del shown["troubled"]
     return shown, [f"channel {name}: {channels[name]}" for name in troubled]
+
+
+def _failure(server: dict[str, Any]) -> str:
+    """How a server failed, with the last line that it wrote to standard error."""
+    last = server["stderr"].strip().rpartition("\n")[2]
+    error: str = server["error"]
+    return f"{server['state']}: {error}" + (f" ({last})" if last and last not in error else "")
+
+
+def _servers(found: dict[str, Any]) -> str:
+    """Each server's state and how many tools it has; problems are told apart."""
+    return "\n".join(
+        f"{name} {one['state']}, {one['tools']} tools"
+        + (f", {len(one['left_out'])} left out" if one["left_out"] else "")
+        for name, one in found.items()
+    )
 
 
 def _lost(count: int) -> str:
@@ -195,6 +213,7 @@ _ROWS: dict[str, Callable[[Any], Iterable[tuple[str, str]]]] = {
     "tools": lambda value: [("tools", _tools(value))],
     "audit_lost": lambda value: [("audit", _lost(value))],
     "board": lambda value: [(name, _flat(part)) for name, part in value.items() if part],
+    "mcp": lambda value: [("MCP servers", _servers(value))] if value else [],
     "sandbox": lambda value: [("sandbox", "\n".join(dict.fromkeys(_sandbox(value))))],
     "warm": lambda value: [("warm", "\n".join(_warm(value)))],
 }

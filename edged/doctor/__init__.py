@@ -138,6 +138,7 @@ def of_daemon(running: Running, places: Places) -> Iterator[Finding]:
     else:
         yield from seeds(running.seeds)
     yield from listed_tools(running.states)
+    yield from mcp_servers(status.get("mcp", {}))
 
 
 def _tool_names(places: Places, running: Running | None) -> set[str] | None:
@@ -697,6 +698,22 @@ def listed_tools(states: list[dict[str, Any]]) -> Iterator[Finding]:
             # Not a tool, but a directory of them.
             text = row["problem"]
         yield Finding("tools", level, text)
+
+
+def mcp_servers(found: dict[str, dict[str, Any]]) -> Iterator[Finding]:
+    """Other MCP servers, as the daemon has them."""
+    for name, one in found.items():
+        told = f"{name} is {one['state']}, {one['tools']} tools"
+        if not one["error"]:
+            yield Finding("MCP servers", "ok", told)
+        else:
+            last = one["stderr"].strip().rpartition("\n")[2]
+            said = f"its last line: {last}" if last and last not in one["error"] else ""
+            again = f"edged mcp-server test {name} tries it at once"
+            remedy = f"{said}; {again}" if said else again
+            yield Finding("MCP servers", "warning", f"{told}: {one['error']}", remedy)
+        for problem in one["left_out"]:
+            yield Finding("MCP servers", "warning", f"{name}: left out: {problem}")
 
 
 def clock(run: str, now: float) -> Finding:

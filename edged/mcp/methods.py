@@ -19,7 +19,9 @@ from edged.events import Event, visible
 from edged.identity import Role
 from edged.mcp.server import Connection
 from edged.mcp.types import Request
+from edged.mcp.upstream.view import Addition
 from edged.policy import Answer
+from edged.sections import McpServer
 
 BACKLOG_MAX = 1 << 20
 """Bytes of records or of earlier events that one request brings; the oldest are left out."""
@@ -83,6 +85,13 @@ class _JobsParams(msgspec.Struct):
     job: Spec | None = None
     limit: int = 100
     offset: int = 0
+
+
+class _McpParams(msgspec.Struct):
+    action: Literal["list", "show", "add", "test", "remove"] = "list"
+    name: str = ""
+    server: McpServer | None = None
+    replace: bool = False
 
 
 class _TokenParams(msgspec.Struct):
@@ -231,6 +240,26 @@ def _jobs(connection: Connection, request: Request) -> None:
     connection.work(request, act())
 
 
+def _mcp_servers(connection: Connection, request: Request) -> None:
+    control, caller = connection.control, connection.caller
+    control.require_owner(caller, "see and change MCP servers")
+    params = msgspec.json.decode(request.params or b"{}", type=_McpParams)
+    addition = None
+    if params.action == "add":
+        if params.server is None:
+            raise InvalidArgumentsError([Fault("server", "is required")])
+        addition = Addition(params.name, params.server, params.replace)
+
+    async def act() -> dict[str, Any]:
+        found = await control.mcp_server(caller, params.action, params.name, addition)
+        value = msgspec.to_builtins(found)
+        if params.action == "list":
+            return {"servers": value}
+        return value if isinstance(value, dict) else {"status": "ok"}
+
+    connection.work(request, act())
+
+
 def _token(connection: Connection, request: Request) -> None:
     connection.control.require_owner(connection.caller, "manage tokens")
     params = msgspec.json.decode(request.params or b"{}", type=_TokenParams)
@@ -296,4 +325,5 @@ METHODS: dict[str, Callable[[Connection, Request], None]] = {
     "edged/scan": _scan,
     "edged/web-search": _web_search,
     "edged/jobs": _jobs,
+    "edged/mcp-servers": _mcp_servers,
 }

@@ -156,7 +156,7 @@ def _options(
         *(option for mount in mounts for option in mount.options),
         *("--remount-ro", "/proc/1", "--remount-ro", "/dev", "--remount-ro", "/"),
         *("--chdir", profile.cwd, "--clearenv"),
-        *_setenv(env),
+        *_setenv(env, free=profile.free_env),
     ]
     for option in options:
         if "\0" in option:  # would become two options behind --args
@@ -241,18 +241,18 @@ def _check_mounts(mounts: list[_Mount]) -> None:
                 )
 
 
-def _setenv(env: tuple[tuple[str, str], ...]) -> Iterator[str]:
+def _setenv(env: tuple[tuple[str, str], ...], *, free: bool) -> Iterator[str]:
     for name, value in env:
-        _check_variable(name, value)
+        _check_variable(name, value, free=free)
     base = {"PATH": PATH, "LANG": "C.UTF-8", "TMPDIR": "/tmp"}  # noqa: S108 - inside
     for name, value in {**base, **dict(env)}.items():
         yield from ("--setenv", name, value)
 
 
-def _check_variable(name: str, value: str) -> None:
+def _check_variable(name: str, value: str, *, free: bool) -> None:
     if not (name.isascii() and name.isidentifier()):
         raise SandboxSetupError(f"variable {name!r}: letters, digits and _ only")
-    if name in _REFUSED_NAMES or name.startswith(_REFUSED_PREFIXES):
+    if not free and (name in _REFUSED_NAMES or name.startswith(_REFUSED_PREFIXES)):
         raise SandboxSetupError(f"variable {name} would change the runtime: rename it")
     if "\0" in value:
         raise SandboxSetupError(f"variable {name}: its value has a NUL byte")

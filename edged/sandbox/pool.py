@@ -15,7 +15,7 @@ import contextlib
 import math
 import os
 from collections.abc import Callable, Hashable
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
@@ -32,6 +32,9 @@ from edged.sandbox.outcome import Outcome
 from edged.sandbox.profile import MIB
 from edged.sandbox.run import Instance, Job, Machine, OnUpdate
 from edged.sandbox.unconfined import Unconfined
+
+if TYPE_CHECKING:
+    from edged.sandbox.service import Service
 
 BUDGET_MAX = 256 * MIB
 FLOOR = 64 * MIB
@@ -268,6 +271,27 @@ class Pool:
                 raise
         self._serving.add(instance)
         return instance
+
+    def serve(self, job: Job) -> Service:
+        """A started program that lives until it is handed to `give_back`, or the pool closes.
+
+        Raises:
+            SandboxSetupError: it cannot be started.
+            StoppingError: the pool is closing.
+        """
+        from edged.sandbox.service import Loose, Service  # noqa: PLC0415  with the first one
+
+        if self._closing:
+            raise StoppingError
+        kind = Service if self._instance is Instance else Loose
+        service = kind(job, self._machine)
+        try:
+            service.start()
+        except BaseException:
+            self.give_back(service)
+            raise
+        self._serving.add(service)
+        return service
 
     def give_back(self, instance: Instance) -> None:
         """End a sandbox that was taken."""

@@ -73,3 +73,5 @@ class Profile(msgspec.Struct, frozen=True, gc=False):
     links: tuple[tuple[str, str], ...] = ()
     """Symbolic links made in the empty root: path inside, target."""
     limits: Limits = Limits()
+    free_env: bool = False
+    """Variables of the runtime (`PYTHONPATH`, `NODE_OPTIONS`) too: the owner wrote them."""

@@ -18,7 +18,7 @@ import signal
 import socket
 import stat
 import subprocess
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -94,6 +94,7 @@ class Job(msgspec.Struct, frozen=True):
         profile: what it may see and use.
         warm: whether a spare may be kept ready.
         calls: whether it gets the descriptor for calls of other tools.
+        hosted: whether it is started by a host of edged's, which is told the nonce.
     """
 
     key: Hashable
@@ -103,6 +104,7 @@ class Job(msgspec.Struct, frozen=True):
     profile: Profile
     warm: bool = True
     calls: bool = False
+    hosted: bool = True
 
 
 class Machine(msgspec.Struct, frozen=True):
@@ -340,7 +342,11 @@ class Instance:
         values = limits.rlimits(
             self.job.profile.limits, self._machine.cores, self._machine.backend.level
         )
-        return limits.ulimit_script(values, [*self.job.argv, self._nonce], self.gate)
+        return limits.ulimit_script(values, self._words(self.job.argv), self.gate)
+
+    def _words(self, argv: Sequence[str]) -> list[str]:
+        """The command with what its host must know."""
+        return [*argv, self._nonce] if self.job.hosted else [*argv]
 
     def _open_binds(self, theirs: list[int]) -> dict[str, int]:
         opened: dict[str, int] = {}

@@ -58,7 +58,7 @@ class Unconfined(Instance):
         hard = limits.hard_limits()["nproc"]
         values["nproc"] = _TASKS if hard < 0 else hard
         argv = [host_path(word, profile) for word in self.job.argv]
-        return limits.ulimit_script(values, [*argv, self._nonce], self.gate)
+        return limits.ulimit_script(values, self._words(argv), self.gate)
 
     def _launched(self) -> None:
         self.pid = self._process.pid

@@ -24,7 +24,7 @@ from edged.identity import Caller, Role
 from edged.media import Medium
 from edged.registry import FORMATS, State
 from edged.results import Block, Result
-from edged.transports import _board, _jobs, _permission, _web
+from edged.transports import _board, _jobs, _mcp_servers, _permission, _web
 from edged.transports._api import Api, Request
 from edged.transports._calls import location, outcome
 from edged.transports._limits import Timing
@@ -122,6 +122,7 @@ class Status(msgspec.Struct, frozen=True):
     sandbox: dict[str, Any]
     warm: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
     jobs: JobsHealth | msgspec.UnsetType = msgspec.UNSET
+    mcp: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
 
 
 class Start(msgspec.Struct, frozen=True):
@@ -436,4 +437,5 @@ ROUTES: tuple[Route, ...] = (
     *_board.ROUTES,
     *_permission.ROUTES,
     *_jobs.ROUTES,
+    *_mcp_servers.ROUTES,
 )

@@ -1,7 +1,7 @@
 """`make bench`: every claim of speed and memory, as a ratio of the same run.
 
     python -m tests.bench [NAME …]      NAME: calls start memory list warm hardware files
-                                        jobs fuzz search api
+                                        jobs fuzz search api upstream
 
 `board` is measured only when it is named: it boots the emulated board of `make hil`.
 Prints a row for each claim and exits 1 when one is missed.
@@ -25,6 +25,7 @@ from tests.bench import (
     memory,
     search,
     start,
+    upstream,
     warm,
 )
 from tests.bench.table import Table
@@ -41,6 +42,7 @@ GROUPS = {
     "fuzz": fuzz.measure,
     "search": search.measure,
     "api": api.measure,
+    "upstream": upstream.measure,
 }
 NAMED = {"board": emulated.measure}
 """Those that are measured only when they are named."""

@@ -16,6 +16,7 @@ from edged.config import (
     seconds,
     size,
 )
+from edged.sections import McpServer
 
 
 def test_the_defaults_are_those_of_the_contract():
@@ -43,7 +44,8 @@ def test_an_unknown_key_is_refused_everywhere(kind):
 
 @pytest.mark.parametrize("kind", list(sections()))
 def test_defaults_pass_their_own_checks(kind):
-    given = {"user": "a@example.org"} if kind is UserEntry else {}
+    needed = {UserEntry: {"user": "a@example.org"}, McpServer: {"command": "npx"}}
+    given = needed.get(kind, {})
     defaults = msgspec.convert(given, kind)
     msgspec.convert(msgspec.to_builtins(defaults), kind)
 

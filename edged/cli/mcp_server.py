@@ -1,0 +1,178 @@
+"""`edged mcp-server`: other MCP servers, whose tools the board offers."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+from edged.cli import UsageError, show
+from edged.cli.faults import cannot
+from edged.cli.parser import Parser, add_connection, add_json, connect, positive
+
+EXAMPLE = (
+    "edged mcp-server add memory -- npx -y @modelcontextprotocol/server-memory\n"
+    "edged mcp-server add wiki https://wiki.example.org/mcp --header X-Key=@key\n"
+    "edged mcp-server test wiki"
+)
+
+ACTIONS = ("list", "add", "test", "remove")
+
+
+def options(parser: Parser) -> None:
+    """Add the verb's options."""
+    parser.verbatim = "target"
+    parser.add_argument("action", choices=ACTIONS, nargs="?", default="list", help="(list)")
+    parser.add_argument("name", metavar="NAME", nargs="?", help="the server's name")
+    parser.add_argument(
+        "target",
+        metavar="TARGET",
+        nargs="*",
+        help="the URL of a server over HTTP, or after -- the command of a stdio server",
+    )
+    parser.add_argument("--sse", action="store_true", help="the URL is of the older HTTP+SSE")
+    _pairs(parser, "--header", "a header of each request; @FILE has its value")
+    _pairs(parser, "--env", "a variable of a stdio server; @FILE has its value")
+    parser.add_argument(
+        "--network",
+        action=argparse.BooleanOptionalAction,
+        help="a stdio server's; npx and uvx have it",
+    )
+    for option, what in (
+        ("--read", "a path that a stdio server may read"),
+        ("--write", "a path that it may write"),
+        ("--device", "a device node that it may open"),
+        ("--allow", "take only these of its tools (read_*)"),
+        ("--deny", "leave these of its tools out"),
+    ):
+        parser.add_argument(option, metavar="X", action="append", default=[], help=what)
+    parser.add_argument("--core", action="store_true", help="list its tools, not hidden")
+    parser.add_argument("--keep", action="store_true", help="start it with the daemon and keep it")
+    parser.add_argument("--timeout", metavar="S", type=positive, help="seconds for a call (60)")
+    parser.add_argument("--replace", action="store_true", help="change one that is there")
+    add_json(parser)
+    add_connection(parser)
+
+
+def _pairs(parser: Parser, option: str, what: str) -> None:
+    parser.add_argument(option, metavar="N=V", action="append", default=[], help=what)
+
+
+def run(args: Any) -> int:
+    """Run the verb; returns the exit code."""
+    action = args.action
+    if (action == "list") == bool(args.name):
+        needs = "takes no name" if args.name else "needs the name of a server"
+        raise UsageError(f"mcp-server {action} {needs}: see edged mcp-server --help")
+    params: dict[str, Any] = {"action": action}
+    if args.name:
+        params["name"] = args.name
+    if action == "add":
+        params |= {"server": _server(args), "replace": args.replace}
+    elif args.target:
+        raise UsageError("a command or a URL goes with edged mcp-server add")
+    client = connect(args)
+    # A server may have to be fetched before it answers.
+    answer = client.request("edged/mcp-servers", params, patient=action == "test")
+    if args.json:
+        show.json(answer["servers"] if action == "list" else answer)
+    elif action == "list":
+        _list(answer["servers"])
+    elif action == "remove":
+        show.out(f"{args.name}: removed")
+    elif action == "add":
+        show.out(f"{args.name}: added: edged mcp-server test {args.name} tries it")
+    else:
+        _tell(answer)
+    return 0
+
+
+def _server(args: Any) -> dict[str, Any]:
+    """The settings, as the configuration has them."""
+    if not args.target:
+        raise UsageError(
+            "mcp-server add needs a URL or a command: edged mcp-server add NAME -- COMMAND"
+        )
+    first, *rest = args.target
+    found: dict[str, Any] = {}
+    if first.startswith(("http://", "https://")):
+        if rest:
+            raise UsageError(f"mcp-server add: what is {rest[0]!r} behind a URL?")
+        found = {"url": first, "headers": _values(args.header, "--header")}
+    else:
+        found = {"command": first, "args": rest, "env": _values(args.env, "--env")}
+    if args.sse:
+        found["type"] = "sse"
+    if args.network is not None:
+        found["network"] = args.network
+    for name in ("read", "write", "allow", "deny"):
+        found[name] = getattr(args, name)
+    found["devices"] = args.device
+    if args.core:
+        found["deferred"] = False
+    if args.keep:
+        found["lazy"] = False
+    if args.timeout is not None:
+        found["timeout"] = args.timeout
+    return {name: value for name, value in found.items() if value not in ([], {})}
+
+
+def _values(pairs: list[str], option: str) -> dict[str, str]:
+    """Names and values; a file's value does not show in `ps`."""
+    found = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name:
+            raise UsageError(f"{option} {pair.partition('=')[0]}: write NAME=VALUE or NAME=@FILE")
+        if name in found:
+            raise UsageError(f"{option} {name} is given twice")
+        if value.startswith("@@"):
+            value = value[1:]
+        elif value.startswith("@"):
+            value = _from_file(option, value[1:])
+        found[name] = value
+    return found
+
+
+def _from_file(option: str, file: str) -> str:
+    try:
+        if file == "-":
+            text = sys.stdin.read()
+        else:
+            with open(file, encoding="utf-8") as opened:
+                text = opened.read()
+    except OSError as error:
+        raise UsageError(f"{option}: {cannot('read', file, error)}") from None
+    except UnicodeDecodeError:
+        raise UsageError(f"{option}: {file} is not UTF-8 text") from None
+    return text.strip()
+
+
+def _list(rows: list[dict[str, Any]]) -> None:
+    if not rows:
+        show.out("no MCP servers: edged mcp-server add --help shows how to add one")
+        return
+    header = ("NAME", "STATE", "TOOLS", "FROM", "RUNS", "PROBLEM")
+    table = []
+    for row in rows:
+        health = row["health"]
+        state = health["state"] if row["enabled"] else "disabled"
+        origin = "edged.yaml" if row["origin"] == "configuration" else row["origin"]
+        problem = health["error"] or "; ".join(health["left_out"])
+        table.append(
+            (row["name"], state, str(health["tools"]), origin, row["target"], show.safe(problem))
+        )
+    show.table(header, table)
+
+
+def _tell(row: dict[str, Any]) -> None:
+    health = row["health"]
+    server = health["server"]
+    about = " ".join(
+        filter(None, (server.get("title") or server.get("name"), server.get("version")))
+    )
+    show.out(show.safe(f"{row['name']}: {health['state']}, {health['tools']} tools"))
+    if about:
+        show.out(show.safe(f"{about}, MCP {health['version']}"))
+    for problem in health["left_out"]:
+        show.out(show.safe(f"left out: {problem}"))

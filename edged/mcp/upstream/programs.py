@@ -1,0 +1,219 @@
+"""How a stdio server is started: its sandbox, its variables, its own home.
+
+It sees the system's programs, the paths that the configuration lists, and a directory of
+its own that stays, where `npx` and `uvx` keep what they fetched. Loop thread only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from typing import Protocol
+
+from edged.config import size
+from edged.errors import ConfigError, SandboxSetupError, StoreError
+from edged.mcp.client import Client
+from edged.mcp.upstream.stdio import FLOOD_S, StdioLink
+from edged.sandbox import bwrap
+from edged.sandbox.account import tool_account
+from edged.sandbox.pool import Pool
+from edged.sandbox.profile import MIB, Bind, Limits, Profile
+from edged.sandbox.run import Job
+from edged.sandbox.service import FOREVER_S
+from edged.sections import McpServer
+from edged.store import make_directory
+
+HOME = "/edged-home"
+"""Where a server sees its own directory."""
+
+ENV_FILE_MAX = 64 << 10
+NODE_RESERVE = 2 << 30
+"""Bytes that Node and its workers map and do not use (see `Limits.data_reserve`)."""
+
+_SHOWN = ("/usr/", "/bin/", "/sbin/", "/lib")
+
+
+class Sandboxes(Protocol):
+    """What runs programs: `edged.runner.Runner`."""
+
+    @property
+    def is_off(self) -> bool:
+        """Whether the operator switched the sandbox off."""
+
+    async def pool(self) -> Pool:
+        """What runs sandboxes; raises SandboxSetupError where nothing can."""
+
+
+class Program:
+    """One stdio server."""
+
+    def __init__(
+        self,
+        name: str,
+        settings: McpServer,
+        sandboxes: Sandboxes,
+        *,
+        data: str,
+        base: str,
+        flood_s: float = FLOOD_S,
+    ) -> None:
+        """A program that was not started.
+
+        Args:
+            name: the server's.
+            settings: the server's.
+            sandboxes: what runs it.
+            data: the data directory; its own is below it.
+            base: the configuration's directory, to which `env_file` may be relative.
+            flood_s: see `StdioLink`.
+        """
+        self._name, self._settings, self._sandboxes = name, settings, sandboxes
+        self._home = os.path.join(data, "mcp", name)
+        self._data, self._base, self._flood_s = data, base, flood_s
+
+    async def open(self, client: Client) -> StdioLink:
+        """Start it, and link a client to it.
+
+        Raises:
+            SandboxSetupError: there is no sandbox, or nothing to start in it.
+            ConfigError: its env_file cannot be read.
+        """
+        pool = await self._sandboxes.pool()
+        variables = self._variables()
+        await asyncio.to_thread(self._prepare)
+        service = pool.serve(self._job(variables))
+        return _Link(pool, service, client, flood_s=self._flood_s)
+
+    def _job(self, env: dict[str, str]) -> Job:
+        settings = self._settings
+        binds = [Bind(self._home, HOME, write=True, anchor=self._data)]
+        binds += [Bind(path, path) for path in dict.fromkeys(settings.read)]
+        binds += [Bind(path, path, write=True) for path in dict.fromkeys(settings.write)]
+        profile = Profile(
+            binds=tuple(binds),
+            env=tuple(sorted(env.items())),
+            cwd=HOME,
+            network=settings.has_network,
+            devices=tuple(f"/dev/{name}" for name in settings.devices),
+            limits=Limits(
+                cpu_s=FOREVER_S,
+                memory_max=size(settings.memory),
+                tasks_max=256,
+                file_size_max=512 * MIB,
+                disk_max=1024 * MIB,
+                files_max=200_000,
+                nofile=1024,
+                data_reserve=NODE_RESERVE,
+            ),
+            free_env=True,
+        )
+        argv = (self._command(), *settings.argv[1:])
+        key = ("mcp", self._name)
+        return Job(key, self._name, "shell", argv, profile, warm=False, hosted=False)
+
+    def _command(self) -> str:
+        """The program, as it is found in the sandbox.
+
+        Raises:
+            SandboxSetupError: it is not there, or not shown; says what to do.
+        """
+        command = self._settings.command
+        if command.startswith("~/"):
+            command = os.path.expanduser(command)
+        if "/" not in command:
+            if shutil.which(command, path=bwrap.PATH) is None and not self._sandboxes.is_off:
+                raise SandboxSetupError(
+                    f"there is no program {command!r} in {bwrap.PATH}: install it there, or "
+                    "write its whole path as `command`"
+                )
+            return command
+        if not os.path.exists(command):
+            raise SandboxSetupError(f"there is no program {command}: check its `command`")
+        for path in dict.fromkeys((command, os.path.realpath(command))):
+            if not self._is_shown(path) and not self._sandboxes.is_off:
+                folder = os.path.dirname(path)
+                raise SandboxSetupError(
+                    f"{path} is not shown in its sandbox: add read: [{folder}], or the directory "
+                    "that has all of the program"
+                )
+        return command
+
+    def _is_shown(self, path: str) -> bool:
+        listed = (*self._settings.read, *self._settings.write)
+        return path.startswith(_SHOWN) or any(
+            path == one or path.startswith(f"{one.rstrip('/')}/") for one in listed
+        )
+
+    def _variables(self) -> dict[str, str]:
+        settings = self._settings
+        found = {"HOME": HOME, "npm_config_update_notifier": "false", "PYTHONUNBUFFERED": "1"}
+        if settings.env_file:
+            found |= self._from_file(settings.env_file)
+        return found | {name: _text(value) for name, value in settings.env.items()}
+
+    def _from_file(self, file: str) -> dict[str, str]:
+        path = os.path.join(self._base, os.path.expanduser(file))
+        try:
+            with open(path, encoding="utf-8-sig") as opened:
+                text = opened.read(ENV_FILE_MAX + 1)
+        except OSError as error:
+            reason = f"its env_file cannot be read: {error.strerror}"
+            raise ConfigError(reason, file=path) from None
+        except UnicodeDecodeError:
+            raise ConfigError("its env_file is not UTF-8", file=path) from None
+        if len(text) > ENV_FILE_MAX:
+            raise ConfigError(f"its env_file has over {ENV_FILE_MAX >> 10} KiB", file=path)
+        return env_file(text, path)
+
+    def _prepare(self) -> None:
+        """Make its own directory, the tools' account's where the daemon is root."""
+        try:
+            make_directory(self._home, 0o700)
+            if os.geteuid() == 0:
+                account = tool_account()
+                os.chmod(os.path.dirname(self._home), 0o755)  # noqa: S103  to be entered
+                os.chown(self._home, account.uid, account.gid, follow_symlinks=False)
+        except (OSError, StoreError) as error:
+            raise SandboxSetupError(f"{self._home}: {error}") from None
+
+
+class _Link(StdioLink):
+    """A link that gives its program back to the pool."""
+
+    def __init__(self, pool: Pool, *parts: object, flood_s: float) -> None:
+        super().__init__(*parts, flood_s=flood_s)  # type: ignore[arg-type]  # passed through
+        self._pool = pool
+
+    async def close(self) -> None:
+        try:
+            await super().close()
+        finally:
+            self._pool.give_back(self._service)
+
+
+def env_file(text: str, path: str) -> dict[str, str]:
+    """Variables of a file: `NAME=value` a line, `#` comments, quotes around a value.
+
+    Raises:
+        ConfigError: a line is neither; with its number.
+    """
+    found: dict[str, str] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        line = line.strip().removeprefix("export ").strip()  # noqa: PLW2901  as it is read
+        if not line or line.startswith("#"):
+            continue
+        name, equals, value = line.partition("=")
+        name, value = name.strip(), value.strip()
+        if not equals or not (name.isascii() and name.isidentifier()):
+            raise ConfigError("write NAME=value", file=path, line=number)
+        if len(value) > 1 and value[0] == value[-1] and value[0] in "'\"":
+            value = value[1:-1]
+        found[name] = value
+    return found
+
+
+def _text(value: str | float) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)

@@ -1,0 +1,380 @@
+"""All other MCP servers: those of the configuration, and those that owners added.
+
+Each lives on its own; none delays the daemon's start or another one. Their tools go into
+the registry, also before a server was started, from what it listed the last time. Loop
+thread only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fnmatch
+import hashlib
+import os
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import msgspec
+
+from edged import log
+from edged.acts import McpServers
+from edged.clock import Clock
+from edged.config import ToolSettings, seconds
+from edged.errors import (
+    EdgedError,
+    ExistsError,
+    Fault,
+    InvalidArgumentsError,
+    NotFoundError,
+    UpstreamError,
+)
+from edged.mcp.client import Client, Listing, RemoteTool
+from edged.mcp.upstream import names
+from edged.mcp.upstream.programs import Program, Sandboxes
+from edged.mcp.upstream.server import Known, Open, Opened, Server, Timing
+from edged.mcp.upstream.tool import Given, UpstreamTool
+from edged.mcp.upstream.view import Health, Row
+from edged.registry import Registry
+from edged.results import Result, mask, mask_result
+from edged.sections import Mcp, McpServer, check_server_name
+from edged.store import Store, make_directory, unlink, write_atomic
+from edged.tool import Context, Status, Tool
+
+ADDED = McpServers.FILE
+"""Of the store: servers that owners added, secrets and all (mode 0600)."""
+
+SERVERS_MAX = 64
+_SECRET_WORDS = ("KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL", "AUTH")
+
+
+class Surroundings(msgspec.Struct, frozen=True):
+    """What servers are handed.
+
+    Attributes:
+        data: the data directory.
+        base: the configuration's directory.
+        tools: settings of single tools, by their published names.
+        secrets: values that no status may show.
+    """
+
+    data: str
+    base: str
+    store: Store
+    registry: Registry
+    clock: Clock
+    sandboxes: Callable[[], Sandboxes]
+    spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
+    publish: Callable[[str, str, dict[str, Any]], None]
+    tools: dict[str, ToolSettings] = {}
+    secrets: tuple[str, ...] = ()
+
+
+class Servers:
+    """All of them."""
+
+    def __init__(self, section: Mcp, around: Surroundings, timing: Timing = Timing()) -> None:  # noqa: B008
+        """Nothing is started yet.
+
+        Args:
+            section: the configuration's.
+            around: see there.
+            timing: see there.
+        """
+        self._section, self._around, self._timing = section, around, timing
+        self._added = around.store.load(ADDED, dict[str, McpServer], {})
+        self._servers: dict[str, Server] = {}
+
+    def _settings(self) -> dict[str, McpServer]:
+        """All by name; what an owner added wins."""
+        return {**self._section.servers, **self._added}
+
+    async def begin(self) -> None:
+        """Publish what is known, and start those that are to be there."""
+        if not self._section.enabled:
+            return
+        for name, settings in self._settings().items():
+            if settings.enabled:
+                await self._begin(name, settings)
+
+    async def _begin(self, name: str, settings: McpServer) -> None:
+        known = await asyncio.to_thread(self._known, name, settings)
+        server = Server(
+            name,
+            settings,
+            self._opener(name, settings),
+            spawn=self._around.spawn,
+            learnt=self._learnt,
+            changed=self._told,
+            known=known,
+            timing=self._timing,
+        )
+        self._servers[name] = server
+        if known is not None:
+            server.left_out = self._publish(server, known.tools)
+        server.begin()
+
+    def _opener(self, name: str, settings: McpServer) -> Open:
+        around = self._around
+        if settings.link == "stdio":
+
+            async def start(client: Client) -> Opened:
+                program = Program(
+                    name,
+                    settings,
+                    around.sandboxes(),
+                    data=around.data,
+                    base=around.base,
+                    flood_s=self._timing.flood,
+                )
+                return await program.open(client)
+
+            return start
+
+        async def dial(client: Client) -> Opened:
+            from edged.mcp.upstream.web import HttpLink, SseLink  # noqa: PLC0415  with the first
+
+            if settings.link == "http":
+                return HttpLink(settings.url, settings.headers, client)
+            link = SseLink(settings.url, settings.headers, client)
+            try:
+                await link.open()
+            except BaseException:
+                await link.close()
+                raise
+            return link
+
+        return dial
+
+    def _told(self, server: Server) -> None:
+        facts = {"server": server.name, "state": server.state, "error": self._plain(server.error)}
+        self._around.publish("mcp.server", "", facts)
+
+    # Tools ----------------------------------------------------------------------------------
+
+    def _learnt(self, server: Server, listing: Listing) -> tuple[str, ...]:
+        """Publish a list, and keep it for the next start; what could not be published."""
+        refused = self._publish(server, listing.tools)
+        known = Known(_mark(server.settings), server.era, listing.tools)
+        _ = self._around.spawn(self._keep(server.name, known))
+        return refused
+
+    def _publish(self, server: Server, tools: list[RemoteTool]) -> tuple[str, ...]:
+        settings, found, refused = server.settings, [], []
+        everyone = self._settings()
+        for remote in tools:
+            if not _is_wanted(remote.name, settings):
+                continue
+            name = names.published(server.name, remote.name, everyone)
+            try:
+                found.append(self._tool(server, name, remote))
+            except (ValueError, RecursionError) as error:
+                refused.append(f"tool {remote.name[:60]!r}: {error}")
+        server.count = len(found)
+        self._around.registry.replace_group(f"mcp {server.name}", found)
+        return tuple(refused)
+
+    def _tool(self, server: Server, name: str, remote: RemoteTool) -> Tool:
+        settings = server.settings
+        one = self._around.tools.get(name)
+        status: Status = "disabled" if one is not None and one.enabled is False else "enabled"
+        hidden = settings.deferred
+        if hidden is msgspec.UNSET:
+            hidden = self._section.discovery.enabled
+        secrets = _secrets(settings)
+
+        async def run(params: Given, ctx: Context) -> Result:
+            result = await server.call(remote.name, params, ctx)
+            return mask_result(result, secrets) if secrets else result
+
+        return UpstreamTool(
+            name,
+            remote,
+            run,
+            source=f"mcp server {server.name}",
+            timeout_s=seconds(settings.timeouts.get(remote.name, settings.timeout)),
+            status=status,
+            hidden=bool(hidden) or (one is not None and one.hidden),
+        )
+
+    # What is kept ---------------------------------------------------------------------------
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self._around.data, "cache", "mcp", f"{name}.json")
+
+    def _known(self, name: str, settings: McpServer) -> Known | None:
+        """What the server listed the last time; any thread."""
+        try:
+            with open(self._path(name), "rb") as file:
+                known = msgspec.json.decode(file.read(), type=Known)
+        except (OSError, msgspec.DecodeError, RecursionError):
+            return None
+        return known if known.mark == _mark(settings) else None
+
+    async def _keep(self, name: str, known: Known) -> None:
+        def write() -> None:
+            path = self._path(name)
+            make_directory(os.path.dirname(path))
+            write_atomic(path, msgspec.json.encode(known))
+
+        try:
+            await asyncio.to_thread(write)
+        except EdgedError as error:
+            log.warning(f"MCP server {name}: its tools are not kept for the next start: {error}")
+
+    # Owners' acts ---------------------------------------------------------------------------
+
+    def rows(self) -> list[Row]:
+        """All of them, by name."""
+        return [self._row(name) for name in sorted(self._settings())]
+
+    def row(self, name: str) -> Row:
+        """One of them.
+
+        Raises:
+            NotFoundError: none of that name.
+        """
+        if name not in self._settings():
+            raise NotFoundError(f"no MCP server named {name[:60]!r}")
+        return self._row(name)
+
+    def _row(self, name: str) -> Row:
+        settings = self._settings()[name]
+        server = self._servers.get(name)
+        health = server.health() if server is not None else Health("stopped", settings.link, 0)
+        health = msgspec.structs.replace(
+            health,
+            error=self._plain(health.error, settings),
+            stderr=self._plain(health.stderr, settings),
+        )
+        return Row(
+            name,
+            "added" if name in self._added else "configuration",
+            settings.enabled and self._section.enabled,
+            settings.link,
+            settings.url or " ".join(settings.argv),
+            health,
+            tuple(settings.env),
+            tuple(settings.headers),
+        )
+
+    def _plain(self, text: str, settings: McpServer | None = None) -> str:
+        """A text for people, without secrets."""
+        own = _secrets(settings) if settings is not None else ()
+        shown: str = mask(text, (*self._around.secrets, *own))
+        return shown
+
+    async def add(self, name: str, settings: McpServer, *, replace: bool = False) -> Row:
+        """Add one; stored before it is started.
+
+        Raises:
+            InvalidArgumentsError: no such name.
+            ExistsError: there is one.
+            StoreError: it is not stored.
+        """
+        try:
+            check_server_name(name)
+        except ValueError as error:
+            raise InvalidArgumentsError([Fault("name", str(error))]) from None
+        if name in self._settings() and not replace:
+            raise ExistsError(f"there is an MCP server {name}: give --replace to change it")
+        if len(self._settings()) >= SERVERS_MAX and name not in self._settings():
+            raise InvalidArgumentsError(
+                [Fault("name", f"there are {SERVERS_MAX} servers already")]
+            )
+        added = {**self._added, name: settings}
+        self._around.store.save(ADDED, added)
+        self._added = added
+        await self._again(name)
+        return self._row(name)
+
+    async def remove(self, name: str) -> None:
+        """Remove one that was added; where the configuration has one too, that holds again.
+
+        Raises:
+            NotFoundError: none was added under that name.
+            StoreError: it is not stored.
+        """
+        if name not in self._added:
+            if name in self._section.servers:
+                raise NotFoundError(
+                    f"MCP server {name} is in edged.yaml: remove it there and start edged again, "
+                    "or write enabled: false"
+                )
+            raise NotFoundError(f"no MCP server named {name[:60]!r} was added")
+        added = {key: value for key, value in self._added.items() if key != name}
+        self._around.store.save(ADDED, added)
+        self._added = added
+        await self._again(name)
+
+    def forget(self, names: list[str]) -> None:
+        """Some are no longer in the store."""
+        self._added = {key: value for key, value in self._added.items() if key not in names}
+        for name in names:
+            _ = self._around.spawn(self._again(name))
+
+    async def _again(self, name: str) -> None:
+        """End a server and start what the settings say now."""
+        server = self._servers.pop(name, None)
+        if server is not None:
+            await server.close()
+            self._around.registry.replace_group(f"mcp {name}", [])
+        settings = self._settings().get(name)
+        if settings is None:
+            await asyncio.to_thread(unlink, self._path(name))
+        elif settings.enabled and self._section.enabled:
+            await self._begin(name, settings)
+
+    async def test(self, name: str) -> Row:
+        """Start a server if it is not there, and ask it for its tools.
+
+        Raises:
+            NotFoundError: none of that name.
+            UpstreamError: it does not start or answer; says why.
+        """
+        row = self.row(name)
+        server = self._servers.get(name)
+        if server is None:
+            where = "tools.mcp is" if not self._section.enabled else "it is"
+            raise UpstreamError(f"MCP server {name}: {where} switched off (enabled: false)")
+        limit = seconds(server.settings.connect)
+        try:
+            async with asyncio.timeout(2 * limit):
+                client = await server.ready()
+                await client.tools()
+        except TimeoutError:
+            raise UpstreamError(f"MCP server {name}: no answer within {2 * limit:g} s") from None
+        except UpstreamError as error:
+            raise UpstreamError(self._plain(str(error), server.settings)) from None
+        return self.row(row.name)
+
+    def health(self) -> dict[str, Any]:
+        """For `edged status`: each server's state, error and the end of its stderr."""
+        return {row.name: msgspec.to_builtins(row.health) for row in self.rows() if row.enabled}
+
+    async def close(self) -> None:
+        """End all of them, together."""
+        await asyncio.gather(*(server.close() for server in self._servers.values()))
+
+
+def _is_wanted(tool: str, settings: McpServer) -> bool:
+    def is_in(patterns: list[str]) -> bool:
+        return any(fnmatch.fnmatchcase(tool, pattern) for pattern in patterns)
+
+    return (not settings.allow or is_in(settings.allow)) and not is_in(settings.deny)
+
+
+def _mark(settings: McpServer) -> str:
+    """Of what decides which server it is; its secrets are no part that could be read."""
+    parts = [settings.argv, settings.url, settings.type, sorted(settings.env)]
+    return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()[:16]
+
+
+def _secrets(settings: McpServer) -> tuple[str, ...]:
+    """Values that no result may show: of headers, and of variables that are called secret."""
+    named = [
+        str(value)
+        for name, value in settings.env.items()
+        if any(word in name.upper() for word in _SECRET_WORDS)
+    ]
+    bare = [value.partition(" ")[2] for value in settings.headers.values() if " " in value]
+    return tuple(filter(None, (*settings.headers.values(), *bare, *named)))

@@ -1,0 +1,174 @@
+"""Servers that owners add, test and remove, on every door; they outlive the daemon."""
+
+import json
+import os
+import shutil
+import stat
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+SECRET = "Bearer a-secret-token"
+
+
+@pytest.fixture(scope="module")
+def script(daemon):
+    return str(daemon.folder / "server.py")
+
+
+def lay(daemon):
+    path = daemon.folder / "server.py"
+    shutil.copy(HERE / "scripted_server.py", path)
+    path.chmod(0o644)
+    config = f"tools: {{mcp: {{servers: {{fixed: {{command: python3, args: [{path}], read: [{path}]}}}}}}}}"
+    daemon.config.write_text(daemon.config.read_text() + config + "\n")
+
+
+@pytest.fixture(scope="module")
+def daemon(serving):
+    with serving(lay) as running:
+        yield running
+
+
+def run(daemon, *words):
+    """`edged mcp-server`; all that follows `--` is the server's."""
+    return daemon.edged("mcp-server", "--socket", daemon.socket, *words)
+
+
+def rows(daemon):
+    return {row["name"]: row for row in json.loads(run(daemon, "--json").stdout)}
+
+
+def test_a_server_is_added_tested_called_and_removed(daemon, script, until):
+    """Contract, section 2: `edged mcp-server add|list|test|remove`."""
+    words = ("add", "mine", "--read", script, "--core", "--timeout", "20")
+    added = run(daemon, *words, "--", "python3", script)
+    assert added.stdout == "mine: added: edged mcp-server test mine tries it\n", added.stderr
+    tested = run(daemon, "test", "mine")
+    assert tested.stdout.splitlines()[:2] == [
+        "mine: ready, 14 tools",
+        "scripted 1, MCP 2025-06-18",
+    ]
+    assert daemon.call("mcp_mine_echo", text="hi").for_llm == "hi"
+    listed = run(daemon).stdout
+    assert "mine   ready" in listed
+    assert "edged.yaml" in listed
+    row = rows(daemon)["mine"]
+    assert (row["origin"], row["target"]) == ("added", f"python3 {script}")
+    assert run(daemon, "remove", "mine").stdout == "mine: removed\n"
+    assert "mine" not in rows(daemon)
+    states = {row["name"] for row in daemon.ask("edged/tools/state")["tools"]}
+    assert not any(name.startswith("mcp_mine_") for name in states)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "text"),
+    [
+        (["add", "x"], 2, "needs a URL or a command"),
+        (["add"], 2, "needs the name of a server"),
+        (["list", "x"], 2, "takes no name"),
+        (["add", "x", "https://a.example", "more"], 2, "what is 'more' behind a URL?"),
+        (["add", "x", "--env", "A", "--", "y"], 2, "write NAME=VALUE or NAME=@FILE"),
+        (["add", "x", "--env", "A=@/no/such", "--", "y"], 2, "No such file"),
+        (["add", "a b", "--", "y"], 1, "letters, digits, - and _"),
+        (["add", "x", "--read", "here", "--", "y"], 1, "must be absolute"),
+        (["add", "x", "--header", "A B=1", "https://a.example"], 1, "is no name of a header"),
+        (["add", "fixed", "--", "y"], 1, "there is an MCP server fixed: give --replace"),
+        (["remove", "nobody"], 1, "no MCP server named 'nobody'"),
+        (["remove", "fixed"], 1, "is in edged.yaml: remove it there"),
+        (["test", "nobody"], 1, "no MCP server named 'nobody'"),
+    ],
+)
+def test_mistakes_say_what_to_do(daemon, words, code, text):
+    done = run(daemon, *words)
+    assert (done.returncode, text in done.stderr) == (code, True), done.stderr
+    assert set(rows(daemon)) == {"fixed"}
+
+
+def test_a_server_that_does_not_start_is_told_by_its_test(daemon):
+    """The cause and the last words, on both doors."""
+    run(daemon, "add", "bad", "--", "sh", "-c", "echo no key: set API_KEY >&2; exit 4")
+    done = run(daemon, "test", "bad")
+    assert done.returncode == 1
+    assert "MCP server bad: it ended with exit status 4: no key: set API_KEY" in done.stderr
+    status, problem = daemon.http("/api/mcp-servers/bad/test", method="POST")
+    assert (status, problem["code"]) == (502, "upstream")
+    assert "no key: set API_KEY" in problem["detail"]
+    run(daemon, "remove", "bad")
+
+
+def test_the_api_does_the_same(daemon, script):
+    """OpenAPI has it; owners only."""
+    body = {"name": "api", "server": {"command": "python3", "args": [script], "read": [script]}}
+    status, row = daemon.http("/api/mcp-servers", body)
+    assert (status, row["name"]) == (201, "api")
+    assert daemon.http("/api/mcp-servers", body)[0] == 409
+    assert daemon.http("/api/mcp-servers", {**body, "replace": True})[0] == 201
+    status, row = daemon.http("/api/mcp-servers/api/test", method="POST")
+    assert (status, row["health"]["state"], row["health"]["tools"]) == (200, "ready", 14)
+    _, listed = daemon.http("/api/mcp-servers")
+    assert [one["name"] for one in listed["servers"]] == ["api", "fixed"]
+    wrong = {"name": "w", "server": {"command": "x", "url": "https://a.example"}}
+    assert daemon.http("/api/mcp-servers", wrong)[0] == 400
+    agent = daemon.ask("edged/token", action="add", name="agent", role="agent")["token"]
+    for path, given in (("/api/mcp-servers", None), ("/api/mcp-servers", body)):
+        assert daemon.http(path, given, token=agent)[0] == 403
+    status, told = daemon.http("/api/status", token=agent)
+    assert (status, told["mcp"]["api"]["stderr"]) == (200, "")
+    assert daemon.http("/api/mcp-servers/api", method="DELETE") == (200, {"status": "ok"})
+    assert daemon.http("/api/mcp-servers/api")[0] == 404
+    url = ("--url", daemon.url, "--token-file", str(daemon.data / "token"))
+    assert "fixed" in daemon.edged("mcp-server", *url).stdout
+
+
+def test_secrets_of_an_added_server_are_kept_0600_and_never_told(daemon):
+    """A file's value does not show in `ps`; nothing shows it afterwards."""
+    (daemon.folder / "token.txt").write_text(SECRET + "\n")
+    header = ("--header", "Authorization=@token.txt")
+    added = run(daemon, "add", "wiki", *header, "http://127.0.0.1:9/mcp", "--json")
+    assert json.loads(added.stdout)["headers"] == ["Authorization"]
+    state = daemon.data / "state/mcp-servers.json"
+    assert stat.S_IMODE(state.stat().st_mode) == 0o600
+    assert SECRET in state.read_text()
+    failed = run(daemon, "test", "wiki")
+    assert "MCP server wiki: no connection: Connection refused" in failed.stderr
+    where = ("--config", str(daemon.config), "--data", str(daemon.data))
+    shown = [
+        daemon.edged("config", "--explain", *where).stdout,
+        run(daemon, "--json").stdout,
+        daemon.cli("status", "--json").stdout,
+        daemon.stderr(),
+    ]
+    assert "wiki" in shown[0]
+    assert not any("a-secret-token" in text for text in shown)
+    reset = daemon.edged("config", "--reset", "tools.mcp.servers.wiki", *where)
+    assert "tools.mcp.servers.wiki.url: " in reset.stdout
+    assert "a-secret-token" not in reset.stdout
+    assert "wiki" not in rows(daemon)
+    assert json.loads(state.read_text()) == {}
+
+
+def test_an_added_server_wins_and_outlives_the_daemon(serving, until):
+    """Contract, section 3: a later act of the owner wins over YAML, until it is dropped."""
+    with serving(lay) as first:
+        path = str(first.folder / "server.py")
+        words = ("add", "fixed", "--replace", "--core", "--read", path, "--", "python3", path)
+        assert run(first, *words).returncode == 0
+        kept = (first.data / "state/mcp-servers.json").read_bytes()
+
+    def laid(daemon):
+        lay(daemon)
+        state = daemon.data / "state/mcp-servers.json"
+        state.parent.mkdir(parents=True)
+        state.write_bytes(kept.replace(os.fsencode(first.folder), os.fsencode(daemon.folder)))
+
+    with serving(laid) as second:
+        assert rows(second)["fixed"]["origin"] == "added"
+        until(
+            "its tools are listed",
+            lambda: "mcp_fixed_echo" in second.cli("tools").stdout,
+        )
+        run(second, "remove", "fixed")
+        assert rows(second)["fixed"]["origin"] == "configuration"
+        until("they are hidden", lambda: "mcp_fixed_echo" not in second.cli("tools").stdout)
