@@ -16,7 +16,7 @@ from edged.transports.stdio import bridge
 
 EXAMPLE = (
     "claude mcp add edged -- edged mcp\n"
-    "edged mcp --client cursor > ~/.cursor/mcp.json\n"
+    "edged mcp --client codex >> ~/.codex/config.toml\n"
     "edged mcp --client pi > ~/.pi/agent/extensions/edged.ts"
 )
 

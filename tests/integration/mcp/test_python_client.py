@@ -1,68 +1,47 @@
-"""An independent MCP client, the official Python SDK, over `edged mcp` as its stdio server."""
+"""An independent MCP client, the official Python SDK, over `edged mcp` and over the socket."""
 
 import asyncio
 import sys
 from contextlib import asynccontextmanager
 
+import anyio
 import mcp
 import pytest
 from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.shared.message import SessionMessage
+from mcp.types import jsonrpc_message_adapter
+
+from tests.integration.mcp.sample import SOURCES, files, lay
 
 BOUND_S = 30.0
 
-MANIFEST = """---
-name: {name}
-label: The {name} tool
-description: A tool.
-version: 1
-language: python
-warm: false
-inputs:
-  text:
-    type: string
-    description: Any text.
-    optional: true
----
 
-# It
+@asynccontextmanager
+async def socket_client(path):
+    """MCP's transport for byte streams, a message a line, over a Unix socket."""
+    received, read = anyio.create_memory_object_stream(0)
+    write, sent = anyio.create_memory_object_stream(0)
 
-What it is about.
-"""
+    async def receive(link):
+        rest = b""
+        async with received:
+            async for data in link:
+                *lines, rest = (rest + data).split(b"\n")
+                for line in lines:
+                    message = jsonrpc_message_adapter.validate_json(line, by_name=False)
+                    await received.send(SessionMessage(message))
 
-SOURCES = {
-    "says": "def execute(tool_call_id, params):\n    return f'it says {params[\"text\"]}'\n",
-    "fails": "def execute(tool_call_id, params):\n"
-    "    return {'content': [{'type': 'text', 'text': 'no key: set API_KEY'}], 'isError': True}\n",
-    "raises": "def execute(tool_call_id, params):\n    raise ValueError('the valve is stuck')\n",
-    # Ends only when whoever saw its update says so.
-    "steps": """import os, time
+    async def send(link):
+        async for one in sent:
+            line = one.message.model_dump_json(by_alias=True, exclude_unset=True)
+            await link.send(f"{line}\n".encode())
 
-def execute(tool_call_id, params, signal, on_update):
-    on_update('phase 1: downloading')
-    while not os.path.exists(f"/officer/data/{params['text']}"):
-        time.sleep(0.01)
-    on_update('phase 2: processing')
-    return 'done'
-""",
-    # Goes on for ever, with a grandchild that hears no signal.
-    "hangs": """import subprocess, time
-
-def execute(tool_call_id, params, signal, on_update):
-    subprocess.Popen(['setsid', 'sh', '-c', 'trap "" TERM; sleep 1000 & wait'])
-    on_update('it hangs')
-    while True:
-        time.sleep(1)
-""",
-}
-
-
-def files(name, source):
-    return {"TOOL.md": MANIFEST.format(name=name), "index.py": source}
-
-
-def lay(daemon):
-    for name, source in SOURCES.items():
-        daemon.lay(name, files(name, source))
+    async with await anyio.connect_unix(path) as link, read, write, sent:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(receive, link)
+            tasks.start_soon(send, link)
+            yield read, write
+            tasks.cancel_scope.cancel()
 
 
 @pytest.fixture(scope="module")
@@ -71,8 +50,13 @@ def daemon(serving):
         yield running
 
 
+@pytest.fixture(params=["stdio", "socket"])
+def door(request):
+    return request.param
+
+
 @pytest.fixture
-def connect(daemon, tmp_path):
+def connect(door, daemon, tmp_path):
     """Opens a session; `edged mcp` may say nothing beside the protocol."""
     errors = (tmp_path / "stderr").open("w+")
 
@@ -82,6 +66,8 @@ def connect(daemon, tmp_path):
             command=sys.executable, args=["-m", "edged", "mcp", "--socket", daemon.socket]
         )
         transport = stdio_client(server, errlog=errors)
+        if door == "socket":
+            transport = socket_client(daemon.socket)
         async with mcp.Client(transport, mode=mode, read_timeout_seconds=BOUND_S, **options) as it:
             yield it
 
@@ -122,10 +108,10 @@ async def test_client_calls_a_tool(connect, mode, version):
 
 
 @ERAS
-async def test_client_sees_an_update_before_the_result(daemon, connect, mode, version):
+async def test_client_sees_an_update_before_the_result(daemon, door, connect, mode, version):
     """Contract, section 7: start, updates while it runs, then exactly one end."""
     seen = []
-    go = daemon.data / "local" / "data" / f"go-{mode}"
+    go = daemon.data / "local" / "data" / f"go-{door}-{mode}"
 
     async def progress(count, total, message):
         seen.append((count, message))
@@ -201,7 +187,7 @@ async def test_unknown_tool_is_a_protocol_error(connect, mode, version):
     assert str(caught.value) == "no tool named 'say'; did you mean 'says'?"
 
 
-async def test_client_is_told_of_a_new_tool(daemon, connect):
+async def test_client_is_told_of_a_new_tool(daemon, door, connect):
     """MCP, notifications/tools/list_changed; contract, section 4: seen on a miss."""
     told = asyncio.Event()
 
@@ -212,16 +198,17 @@ async def test_client_is_told_of_a_new_tool(daemon, connect):
     async with connect("legacy", message_handler=notified) as client:
         assert client.server_capabilities.tools.list_changed
         before = {tool.name for tool in (await client.list_tools()).tools}
-        daemon.lay("newest", files("newest", SOURCES["says"]))
-        result = await client.call_tool("newest", {"text": "hello"})
+        name = f"newest_{door}"
+        daemon.lay(name, files(name, SOURCES["says"]))
+        result = await client.call_tool(name, {"text": "hello"})
         assert result.content[0].text == "it says hello"
         async with asyncio.timeout(BOUND_S):
             await told.wait()
         after = {tool.name for tool in (await client.list_tools()).tools}
-    assert after == before | {"newest"}
+    assert after == before | {name}
 
 
-async def test_client_is_told_of_a_tool_that_nobody_asked_for(daemon, connect):
+async def test_client_is_told_of_a_tool_that_nobody_asked_for(daemon, door, connect):
     """MCP: a server that says `listChanged` tells when the list changes."""
     told = asyncio.Event()
 
@@ -231,15 +218,16 @@ async def test_client_is_told_of_a_tool_that_nobody_asked_for(daemon, connect):
 
     async with connect("legacy", message_handler=notified) as client:
         await client.list_tools()
-        daemon.lay("unasked", files("unasked", SOURCES["says"]))
+        name = f"unasked_{door}"
+        daemon.lay(name, files(name, SOURCES["says"]))
         async with asyncio.timeout(BOUND_S):
             await told.wait()
-        assert "unasked" in {tool.name for tool in (await client.list_tools()).tools}
+        assert name in {tool.name for tool in (await client.list_tools()).tools}
 
 
-async def test_many_calls_of_one_session_run_at_once(daemon, connect):
+async def test_many_calls_of_one_session_run_at_once(daemon, door, connect):
     """Contract, section 5: replies come in the order of completion."""
-    gates = [daemon.data / "local" / "data" / f"gate-{number}" for number in range(4)]
+    gates = [daemon.data / "local" / "data" / f"gate-{door}-{number}" for number in range(4)]
     order = []
     steps = [asyncio.Event() for _ in gates]
 
