@@ -7,11 +7,14 @@ event by event. Pure: sending, keys, time limits and retries are `edged.agents.l
 
 from __future__ import annotations
 
+import re
 from typing import Any, Protocol
 
 import msgspec
 
 from edged.errors import RemoteProtocolError
+
+NAME_MAX = 64
 
 
 class ToolCall(msgspec.Struct, frozen=True):
@@ -152,6 +155,25 @@ def one(value: object) -> dict[str, Any]:
 def many(value: object) -> list[dict[str, Any]]:
     """The objects of a list of an answer."""
     return [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []
+
+
+def plain_name(name: str) -> str:
+    """A tool's name as every server takes it back: a model may have made up anything."""
+    return re.sub(r"[^A-Za-z0-9_-]", "_", name)[:NAME_MAX] or "unknown"
+
+
+def plain_object(written: str) -> dict[str, Any]:
+    """A call's arguments as they go back, where they must be an object; empty for what is none."""
+    try:
+        value = msgspec.json.decode(written or "{}")
+    except (msgspec.DecodeError, RecursionError):
+        return {}
+    return one(value)
+
+
+def plain_arguments(written: str) -> str:
+    """Likewise as text: some servers read it, and refuse all that was said for one bad call."""
+    return written if plain_object(written) else "{}"
 
 
 def fault(value: object) -> RemoteProtocolError:

@@ -21,6 +21,8 @@ from edged.agents.providers import (
     many,
     number,
     one,
+    plain_name,
+    plain_object,
     text,
 )
 from edged.agents.providers.openai import CALLS_MAX
@@ -147,16 +149,8 @@ class Reading:
                 given = msgspec.json.encode(block.get("input") or {}).decode()
                 call = ToolCall(text(block.get("id")), text(block.get("name")), written or given)
                 calls.append(call)
-                item = {**block, "input": _input(call.arguments)}
+                name = plain_name(call.name)
+                item = {**block, "name": name, "input": plain_object(call.arguments)}
             if item.get("type") != "text" or item.get("text"):
                 items.append(item)
         return Said("".join(words), tuple(calls), self._usage, self._stop, tuple(items))
-
-
-def _input(written: str) -> dict[str, Any]:
-    """An input as it goes back to the server, which takes objects alone."""
-    try:
-        value = msgspec.json.decode(written)
-    except msgspec.DecodeError:
-        return {}
-    return value if isinstance(value, dict) else {}

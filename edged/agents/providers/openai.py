@@ -20,6 +20,8 @@ from edged.agents.providers import (
     many,
     number,
     one,
+    plain_arguments,
+    plain_name,
     text,
 )
 from edged.errors import RemoteProtocolError
@@ -69,7 +71,10 @@ def _messages(turn: Turn) -> list[dict[str, Any]]:
             {
                 "id": call.id,
                 "type": "function",
-                "function": {"name": call.name, "arguments": call.arguments or "{}"},
+                "function": {
+                    "name": plain_name(call.name),
+                    "arguments": plain_arguments(call.arguments),
+                },
             }
             for call in turn.calls
         ]
@@ -81,8 +86,10 @@ class Reading:
 
     def __init__(self) -> None:
         self._text: list[str] = []
-        self._calls: dict[int, list[str]] = {}
-        """By index: id, name, arguments so far."""
+        self._calls: list[list[str]] = []
+        """Id, name, arguments so far."""
+        self._at: dict[int, list[str]] = {}
+        """The call that each index stands for now."""
         self._stop = ""
         self._usage = Usage()
 
@@ -117,21 +124,28 @@ class Reading:
     def _add(self, delta: dict[str, Any]) -> None:
         self._text.append(text(delta.get("content")))
         for row in many(delta.get("tool_calls")):
-            index = number(row.get("index"))
-            if index >= CALLS_MAX:
-                raise RemoteProtocolError(f"the model wants more than {CALLS_MAX} tools at once")
-            call = self._calls.setdefault(index, ["", "", ""])
             function = one(row.get("function"))
-            call[0] = call[0] or text(row.get("id"))
+            call = self._call(number(row.get("index")), text(row.get("id")))
             call[1] += text(function.get("name"))
             call[2] += text(function.get("arguments"))
+
+    def _call(self, index: int, call_id: str) -> list[str]:
+        """The call that a piece belongs to; some servers give all of them the index 0."""
+        call = self._at.get(index)
+        if call is None or (call_id and call[0] and call_id != call[0]):
+            if len(self._calls) >= CALLS_MAX:
+                raise RemoteProtocolError(f"the model wants more than {CALLS_MAX} tools at once")
+            call = self._at[index] = [call_id, "", ""]
+            self._calls.append(call)
+        call[0] = call[0] or call_id
+        return call
 
     def said(self) -> Said:
         """What was said; some servers give calls no id of their own."""
         if not self._stop:
             raise RemoteProtocolError("the model's answer ended in the middle")
         calls = tuple(
-            ToolCall(found[0] or f"call_{index}", found[1], found[2])
-            for index, found in sorted(self._calls.items())
+            ToolCall(call_id or f"call_{index}", name, arguments)
+            for index, (call_id, name, arguments) in enumerate(self._calls)
         )
         return Said("".join(self._text), calls, self._usage, self._stop)

@@ -19,6 +19,8 @@ from edged.agents.providers import (
     many,
     number,
     one,
+    plain_arguments,
+    plain_name,
     text,
 )
 from edged.agents.providers.openai import CALLS_MAX, headers
@@ -115,4 +117,8 @@ class Reading:
 
 def _sendable(item: dict[str, Any]) -> dict[str, Any]:
     """An item of an answer as a later question has it: what is not said there is left out."""
-    return {name: value for name, value in item.items() if value is not None}
+    kept = {name: value for name, value in item.items() if value is not None}
+    if kept.get("type") == "function_call":
+        kept["name"] = plain_name(text(kept.get("name")))
+        kept["arguments"] = plain_arguments(text(kept.get("arguments")))
+    return kept
