@@ -108,15 +108,25 @@ class Errands:
         found = arguments.without_sensitive(tool, msgspec.json.encode(given))
         return found if isinstance(found, dict) else {}
 
-    def tools(self, caller: Caller, patterns: tuple[str, ...] | None) -> Toolbox:
+    def tools(
+        self,
+        caller: Caller,
+        patterns: tuple[str, ...] | None,
+        found: frozenset[str] = frozenset(),
+        turns: int = 1,
+    ) -> Toolbox:
         """The tools of one subagent.
 
         Args:
             caller: whose rights it has, in a session of its own.
             patterns: names, or beginnings of names with `*` last, of those that it may
                 call; None is all that the caller may.
+            found: hidden tools that it need not find again.
+            turns: for how many.
         """
-        return Toolbox(self._dispatcher, self._look, caller, patterns)
+        made = Toolbox(self._dispatcher, self._look, caller, patterns)
+        made.give(found, turns)
+        return made
 
     async def deliver(self, caller: Caller, text: str) -> None:
         """Send a message to the channel that the caller's context names.
@@ -150,6 +160,11 @@ class Toolbox:
         self._dispatcher, self._look = dispatcher, look
         self._caller, self._patterns = caller, patterns
         self._session = Session(caller.session, dispatcher.services.clock, by_clock=False)
+
+    def give(self, names: frozenset[str], turns: int) -> None:
+        """Make hidden tools callable, those that there are."""
+        there = self._dispatcher.registry.view(self._caller.user).hidden
+        self._session.promote(names & there.keys(), turns)
 
     def definitions(self, form: str) -> list[dict[str, Any]]:
         """Those that it is told of now: enabled ones, and hidden ones that it found."""

@@ -75,6 +75,8 @@ class Task(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     temperature: float | None = None
     in_background: bool = False
     """Nobody waits for it."""
+    found: frozenset[str] = frozenset()
+    """Hidden tools that the caller's session has found."""
 
 
 class View(msgspec.Struct, frozen=True):
@@ -106,8 +108,10 @@ class Line(Model, Protocol):
 class Desk(Protocol):
     """How the parts above are reached: tools, messages, events."""
 
-    def tools(self, caller: Caller, patterns: tuple[str, ...] | None) -> Opened:
-        """The tools of one subagent."""
+    def tools(
+        self, caller: Caller, patterns: tuple[str, ...] | None, found: frozenset[str], turns: int
+    ) -> Opened:
+        """The tools of one subagent; `found` are hidden ones that it has for so many turns."""
 
     async def deliver(self, caller: Caller, text: str) -> None:
         """Send a message to the caller's channel.
@@ -493,7 +497,7 @@ class Service:
             depth=caller.depth + 1,
         )
         patterns = agent.tool_permissions if agent is not None else None
-        tools = self._desk.tools(inside, patterns)
+        tools = self._desk.tools(inside, patterns, asked.found, one.budget.turns)
         question = Question(
             one.head.model,
             agent.system_prompt if agent is not None else PROMPT,

@@ -142,13 +142,19 @@ def _tasks(args: Any) -> int:
         show.out("no tasks: edged agents run SLUG TASK begins one")
         return 0
     rows = [
-        (t["task_id"], t["status"], t["started_at"], t["agent"] or "-", t["label"]) for t in tasks
+        (t["task_id"], t["status"], _second(t["started_at"]), t["agent"] or "-", t["label"])
+        for t in tasks
     ]
     columns = show.Columns(("ID", "STATUS", "STARTED", "AGENT", "TASK"), rows)
     show.out(columns.header())
     for row in rows:
         show.out(columns.line(row, ("", STATUS_COLOURS.get(row[1], ""), "", "", "")))
     return 0
+
+
+def _second(time: str) -> str:
+    """A time of RFC 3339 as people read it, in whole seconds; UTC."""
+    return f"{time[:10]} {time[11:19]}Z"
 
 
 def _show_task(task: dict[str, Any]) -> None:

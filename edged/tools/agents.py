@@ -75,6 +75,7 @@ async def spawn(params: Spawn, ctx: Context) -> Result:
         params.max_tokens,
         params.temperature,
         params.async_,
+        frozenset() if ctx.session is None else ctx.session.promoted(),
     )
     one = await service.start(ctx.caller, asked)
     if params.async_:
