@@ -152,17 +152,18 @@ def _list(rows: list[dict[str, Any]]) -> None:
     if not rows:
         show.out("no MCP servers: edged mcp-server add --help shows how to add one")
         return
-    header = ("NAME", "STATE", "TOOLS", "FROM", "RUNS", "PROBLEM")
     table = []
     for row in rows:
         health = row["health"]
         state = health["state"] if row["enabled"] else "disabled"
         origin = "edged.yaml" if row["origin"] == "configuration" else row["origin"]
-        problem = health["error"] or "; ".join(health["left_out"])
-        table.append(
-            (row["name"], state, str(health["tools"]), origin, row["target"], show.safe(problem))
-        )
-    show.table(header, table)
+        table.append((row["name"], state, str(health["tools"]), origin, row["target"]))
+    show.table(("NAME", "STATE", "TOOLS", "FROM", "RUNS"), table)
+    for row in rows:
+        health = row["health"]
+        left_out = [f"left out: {problem}" for problem in health["left_out"]]
+        for problem in filter(None, (health["error"], *left_out)):
+            sys.stderr.write(f"edged: {row['name']}: {show.safe(problem)}\n")
 
 
 def _tell(row: dict[str, Any]) -> None:
@@ -171,7 +172,9 @@ def _tell(row: dict[str, Any]) -> None:
     about = " ".join(
         filter(None, (server.get("title") or server.get("name"), server.get("version")))
     )
-    show.out(show.safe(f"{row['name']}: {health['state']}, {health['tools']} tools"))
+    count = health["tools"]
+    tools = f"{count} tool{'s' * (count != 1)}"
+    show.out(show.safe(f"{row['name']}: {health['state']}, {tools}"))
     if about:
         show.out(show.safe(f"{about}, MCP {health['version']}"))
     for problem in health["left_out"]:

@@ -118,6 +118,25 @@ def test_messages_of_the_readme_are_accepted():
             check(place, rows)
 
 
+def test_other_mcp_servers_of_the_readme_are_used(place):
+    """README, "Tools of other MCP servers": its program is one, its settings are accepted."""
+    told = README[README.index("## Tools of other MCP servers") : README.index("## The web")]
+    home = place[0]
+    (home / "dice.py").write_text(re.search(r"```python\n(.*?)```", told, re.DOTALL).group(1))
+    check(place, list(examples(told, "sh")))
+    text = re.search(r"```yaml\n(.*?)```", told, re.DOTALL).group(1)
+    secrets = home / "secrets.yaml"
+    secrets.write_text("wiki: Bearer x\nnotes: key\n")
+    secrets.chmod(0o600)
+    loaded = settings.parse(text, str(home / "edged.yaml"))
+    servers = loaded.section(sections.Mcp).servers
+    assert {name: one.link for name, one in servers.items()} == {
+        "files": "stdio", "wiki": "http", "notes": "stdio",
+    }  # fmt: skip
+    assert servers["files"].has_network
+    assert servers["wiki"].headers == {"Authorization": "Bearer x"}
+
+
 def test_board_of_the_readme_is_a_board():
     """Every driver takes the options that it is shown with."""
     _, text = re.findall(r"```yaml\n(board:.*?)```", README, re.DOTALL)
