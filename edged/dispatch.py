@@ -309,7 +309,7 @@ class Dispatcher:
             lambda name, raw: self._inner(call, name, raw),
             lambda names, turns: self._promote(call, names, turns),
             call.masked,
-            call.on_update is not None,
+            is_watched=call.on_update is not None,
         )
         try:
             outcome = tool.run(params, context)

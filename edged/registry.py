@@ -420,11 +420,13 @@ _OUT_OF_PLAY = frozenset({"invalid", "reserved_name"})
 
 def _mcp(tool: Tool) -> dict[str, Any]:
     hints = tool.hints
+    output = {} if tool.output_schema is None else {"outputSchema": tool.output_schema}
     return {
         "name": tool.name,
         "title": tool.label,
         "description": tool.description,
         "inputSchema": tool.schema,
+        **output,
         "annotations": {
             "title": tool.label,
             "readOnlyHint": hints.read_only,

@@ -85,6 +85,8 @@ class Tool:
     that keeps the deadline it is handed by itself. `cut` false: the text goes out
     as it is. `status` disabled is the configuration's word, blocked the tool's own.
     `requires` names the families (`edged.registry.FAMILIES`) that must be on.
+    `output_schema` is of the structured value of every result that is no failure; None
+    where there may be none.
     """
 
     __slots__ = (
@@ -106,6 +108,7 @@ class Tool:
         "keep_end",
         "label",
         "name",
+        "output_schema",
         "own_deadline",
         "permissions",
         "problem",
@@ -153,6 +156,7 @@ class Tool:
         sandbox: str = "",
         arguments_max: int = ARGUMENTS_MAX,
         requires: tuple[str, ...] = (),
+        output_schema: dict[str, Any] | None = None,
     ) -> None:
         self.name = name
         self.run = run
@@ -186,6 +190,7 @@ class Tool:
         self.sandbox = sandbox
         self.arguments_max = arguments_max
         self.requires = requires
+        self.output_schema = output_schema
 
     @property
     def type(self) -> type[msgspec.Struct]:

@@ -62,6 +62,7 @@ class UpstreamTool(Tool):
             hints=_hints(remote.annotations),
             sensitive=self._inputs.sensitive,
             requires=("mcp",),
+            output_schema=_output(remote.output_schema),
             own_deadline=True,
             **facts,
         )
@@ -96,8 +97,24 @@ def _kind(sensitive: list[str]) -> type[msgspec.Struct]:
         (f"input{number}", Any, msgspec.field(name=name, default=None))
         for number, name in enumerate(sensitive)
     ]
-    raw: Any = ("raw", bytes, msgspec.field(name="\0raw"))
+    # A name that no published input can have.
+    raw: Any = ("raw", bytes, msgspec.field(name="/raw"))
     return msgspec.defstruct("Given", [raw, *fields])
+
+
+def _output(schema: Any) -> dict[str, Any] | None:
+    """What its results have, as clients can check it; None where they could not.
+
+    A client that cannot compile one refuses the whole list. What is published asks for no
+    more than the server's own does.
+    """
+    if schema is None:
+        return None
+    try:
+        found = adapted(schema)
+    except (ValueError, RecursionError):
+        return None
+    return None if found.renamed else found.schema
 
 
 def _label(remote: RemoteTool) -> str:
