@@ -314,3 +314,37 @@ def mark(daemon):
 
     script = str(daemon.folder / "server.py")
     return _mark(McpServer(command="python3", args=[script]))
+
+
+def test_nothing_of_a_server_outlives_a_daemon_that_is_killed(serving, until):
+    """facts/mcp.md, fault 20: grandchildren in sessions of their own, too."""
+
+    def laid(daemon):
+        lay(daemon)
+        script = daemon.folder / "server.py"
+        shell = f"setsid sleep 4711.5 & exec python3 {script}"
+        line = f'family: {{command: sh, args: [-c, "{shell}"], read: [{script}], lazy: false}}'
+        text = f"tools: {{mcp: {{servers: {{{line}}}}}}}\n"
+        daemon.config.write_text(daemon.config.read_text().partition("tools:")[0] + text)
+
+    with serving(laid) as running:
+        until("it is there", lambda: "family" in ready(running))
+        until("its child too", grandchildren)
+        running.kill()
+        until("all of it is gone", lambda: not grandchildren())
+        running.start()
+
+
+def grandchildren():
+    return [
+        pid
+        for pid in filter(str.isdecimal, os.listdir("/proc"))
+        if "4711.5" in _read(f"/proc/{pid}/cmdline")
+    ]
+
+
+def _read(path):
+    try:
+        return Path(path).read_text(errors="replace")
+    except OSError:
+        return ""
