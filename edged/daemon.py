@@ -535,6 +535,7 @@ class Daemon:
             lines.append("the board is simulated (--sim)")
             if self.config.board != BoardConfig():
                 lines.append("warning: board: of the configuration is not used with --sim")
+        lines += [f"warning: {doubt}" for doubt in self._doubts()]
         if self.config.sandbox == "none":
             lines.append("warning: sandbox: none: tools run without a sandbox")
         return lines
