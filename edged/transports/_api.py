@@ -196,6 +196,16 @@ class Request:
             # Others wait for the same future: a cancelled request must not cancel it.
             await asyncio.wait([waits])
 
+    async def data(self) -> bytes:
+        """The body as it came.
+
+        Raises:
+            RemoteProtocolError: it is broken.
+            TooLargeError: over `http.max_body`.
+            Refusal: another content type, or too slow.
+        """
+        return await self.api.read(self._raw)
+
     async def body(self, kind: type[T]) -> T:
         """The decoded JSON body; none at all counts as an empty object.
 
@@ -254,6 +264,8 @@ class Api:
         self.calls = Calls(control.services.clock, control.services.events)
         self.streams: set[Stream] = set()
         """Streams that have no end of their own."""
+        self.sessions: Any = None
+        """MCP's (`edged.transports._mcp.Sessions`); None until there is one."""
         self._config = config
         self._max_body = size(config.http.max_body)
         self._hosts = frozenset(name.lower() for name in config.http.hosts)
@@ -300,8 +312,12 @@ class Api:
         """End all connections; what is being answered may end within `linger_s`."""
         for stream in self.streams:
             stream.end()
+        if self.sessions is not None:
+            self.sessions.notices.close()
         self._server.pre_shutdown()
         await self._server.shutdown(self.timing.linger_s)
+        if self.sessions is not None:
+            self.sessions.close()
 
     async def read(self, raw: BaseRequest) -> bytes:
         """The body of a request; its size and time are bounded."""
@@ -433,7 +449,7 @@ class Api:
             return False
         if origin in self._config.http.origins:
             common["Access-Control-Allow-Origin"] = origin
-            common["Access-Control-Expose-Headers"] = "Location, Retry-After"
+            common["Access-Control-Expose-Headers"] = "Location, Mcp-Session-Id, Retry-After"
             common["Vary"] = "Origin"
             return True
         # A page of this very listener: its host was found good.
@@ -577,9 +593,20 @@ def _allowed(methods: dict[str, Route]) -> list[str]:
     return [*methods, *heads, "OPTIONS"]
 
 
+_FOR_PAGES = (
+    "Authorization",
+    "Content-Type",
+    "Last-Event-ID",
+    "MCP-Protocol-Version",
+    "Mcp-Method",
+    "Mcp-Name",
+    "Mcp-Session-Id",
+)
+
+
 def _preflight(methods: dict[str, Route], common: dict[str, str]) -> Response:
     """What a browser asks for a page of a configured origin (Fetch Standard, CORS)."""
-    allowed = ", ".join(["Authorization", "Content-Type", "Last-Event-ID", *HEADERS])
+    allowed = ", ".join([*_FOR_PAGES, *HEADERS])
     headers = {
         **common,
         "Access-Control-Allow-Methods": ", ".join(_allowed(methods)),

@@ -143,6 +143,8 @@ PROBLEMS = {
     401: "no valid token came with it",
     403: "this caller, host or origin may not",
     404: "no such thing for this caller",
+    405: "the method is not for this path, or not without a session",
+    406: "the answer is of a kind that is not accepted",
     408: "the body came too slowly",
     409: "it is there, and cannot be used or made now",
     413: "the body is over `http.max_body`",
@@ -247,6 +249,10 @@ def _operation(route: Route, named: dict[int, Any]) -> dict[str, Any]:
             str(answer.status), {"description": answer.text, "content": {}}
         )
         response.update(_headers(*answer.headers))
+        if not answer.media:
+            # It has no body.
+            del response["content"]
+            continue
         schema = {} if answer.body is None else {"schema": named[id(answer.body)]}
         before = response["content"].get(answer.media)
         if before:

@@ -24,7 +24,7 @@ from edged.identity import Caller, Role
 from edged.media import Medium
 from edged.registry import FORMATS, State
 from edged.results import Block, Result
-from edged.transports import _agents, _board, _jobs, _mcp_servers, _permission, _web
+from edged.transports import _agents, _board, _jobs, _mcp, _mcp_servers, _permission, _web
 from edged.transports._api import Api, Request
 from edged.transports._calls import location, outcome
 from edged.transports._limits import Timing
@@ -439,4 +439,5 @@ ROUTES: tuple[Route, ...] = (
     *_jobs.ROUTES,
     *_mcp_servers.ROUTES,
     *_agents.ROUTES,
+    *_mcp.ROUTES,
 )
