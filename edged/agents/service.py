@@ -18,7 +18,7 @@ import msgspec
 
 from edged import log
 from edged.agents.loop import Budget, Model, Progress, Tools, work
-from edged.agents.providers import Question, Told, Turn
+from edged.agents.providers import NAME_MAX, Question, Said, Told, Turn
 from edged.agents.store import Agent, Agents, Change, Creation, Listing, Status
 from edged.agents.transcript import (
     INTERRUPTED,
@@ -140,10 +140,17 @@ class Running:
         parent: the task of the subagent that gave it.
     """
 
-    def __init__(self, head: Head, budget: Budget, parent: Running | None) -> None:
+    def __init__(
+        self,
+        head: Head,
+        budget: Budget,
+        parent: Running | None,
+        watch: Callable[[str], None] | None = None,
+    ) -> None:
         self.head = head
         self.budget = budget
         self.parent = parent
+        self.watch = watch
         self.depth: int = 1 if parent is None else parent.depth + 1
         self.session = f"subagent-{head.task_id}-{secrets.token_hex(8)}"
         self.progress = Progress()
@@ -355,8 +362,15 @@ class Service:
             )
         return agent, *self._chosen(model or (agent.model if agent is not None else ""))
 
-    async def start(self, caller: Caller, asked: Task) -> Running:
+    async def start(
+        self, caller: Caller, asked: Task, watch: Callable[[str], None] | None = None
+    ) -> Running:
         """Begin a task; it goes on whether or not somebody waits for it.
+
+        Args:
+            caller: who gives it.
+            asked: what is to be done.
+            watch: told in words what the model wants next, while it works.
 
         Raises:
             NotFoundError: no such agent.
@@ -395,7 +409,7 @@ class Service:
             parent.head.task_id if parent is not None else "",
             iso(self._clock.now()),
         )
-        one = Running(head, budget, parent)
+        one = Running(head, budget, parent, watch)
         self._running[head.task_id] = self._by_session[one.session] = one
         self._publish(
             "subagent.start", caller.user, {"task_id": head.task_id, "label": head.label}
@@ -511,14 +525,14 @@ class Service:
                 one.state = "running"
                 async with scope:
                     scope.reschedule(asyncio.get_running_loop().time() + limit)
-                    await self._noted(transcript, tools, question.turns[0])
+                    await self._noted(one, transcript, tools, question.turns[0])
                     text = await work(
                         self.line(one.head.provider),
                         tools,
                         question,
                         one.budget,
                         one.progress,
-                        lambda turn: self._noted(transcript, tools, turn),
+                        lambda turn: self._noted(one, transcript, tools, turn),
                     )
             return End("completed", self._clean(text))
         except (TimeoutError, EdgedError) as error:
@@ -556,7 +570,14 @@ class Service:
             size(section.result),
         )
 
-    async def _noted(self, transcript: Transcript, tools: Opened, turn: Turn) -> None:
+    async def _noted(
+        self, one: Running, transcript: Transcript, tools: Opened, turn: Turn
+    ) -> None:
+        if one.watch is not None and isinstance(turn, Said) and turn.calls:
+            wanted = ", ".join(call.name[:NAME_MAX] for call in turn.calls)
+            one.watch(
+                f"{one.head.label}: turn {one.progress.turns} of {one.budget.turns}: {wanted}"
+            )
         row = msgspec.to_builtins(turn)
         row.pop("items", None)
         for call in row.get("calls", ()):

@@ -162,6 +162,22 @@ async def test_a_providers_proxy_is_used(start, model):
     assert lines == ["POST http://models.example/v1/chat/completions HTTP/1.1"]
 
 
+async def test_whoever_waits_is_told_how_far_it_is(start, model):
+    """Fault 1539: no way to see what a subagent does."""
+    model.script = [READ, Call((("gpio", {}), ("sensor", {}))), Say("ok")]
+    told = []
+    async with start() as board:
+        dispatcher = board.it.daemon.dispatcher
+        raw = b'{"task": "Look", "label": "look"}'
+        call = dispatcher.start(
+            AGENT, None, "spawn", raw, on_update=lambda content: told.append(content[0].text)
+        )
+        async with asyncio.timeout(BOUND_S):
+            await call.wait()
+    assert told[0].startswith("subagent ")
+    assert told[1:] == ["look: turn 1 of 30: sensor", "look: turn 2 of 30: gpio, sensor"]
+
+
 async def test_calls_of_a_subagent_are_in_the_trail(start, model):
     """Contract, section 1: whoever calls, by the same code."""
     model.script = [READ, Call((("actuator", {"command": "set"}),)), Say("ok")]
