@@ -399,6 +399,8 @@ class Daemon:
             found["messages"] = self._outbox.health()
         if self._servers is not None:
             found["mcp"] = self._servers.health()
+        if self._agents is not None:
+            found["subagents"] = self._agents.health()
         return found
 
     def _open_history(self, board: Board) -> History | None:

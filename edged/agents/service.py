@@ -48,6 +48,9 @@ from edged.sections import ModelProvider, Subagent
 _T = TypeVar("_T")
 
 LABEL_MAX = 60
+NAMED_MAX = 50
+"""Agents that a refusal names."""
+
 SHOWN_MAX = 8_000
 """Characters of a task that its views repeat; its transcript has all."""
 
@@ -244,6 +247,11 @@ class Service:
         self._ended: dict[str, tuple[Head, End]] | None = None
         """Oldest first; None until somebody asks."""
 
+    def health(self) -> dict[str, int]:
+        """Facts for `status`."""
+        running = sum(one.state == "running" for one in self._running.values())
+        return {"running": running, "waiting": len(self._running) - running}
+
     def wind_down(self) -> None:
         """Begin nothing more; what is cancelled from now on was interrupted."""
         self._closing = True
@@ -355,12 +363,21 @@ class Service:
             DeniedError: it is switched off.
             InvalidArgumentsError: there is no model that could be asked.
         """
-        agent = await self.get(caller, slug) if slug else None
+        agent = await self._named(caller, slug) if slug else None
         if agent is not None and agent.status == "disabled":
             raise DeniedError(
                 f"agent {agent.slug!r} is switched off: edged agents enable {agent.slug}"
             )
         return agent, *self._chosen(model or (agent.model if agent is not None else ""))
+
+    async def _named(self, caller: Caller, slug: str) -> Agent:
+        """One of the caller's agents; a model that guessed learns which there are."""
+        try:
+            return await self.get(caller, slug)
+        except NotFoundError:
+            there = [one.slug for one in (await self.listing(caller)).agents[:NAMED_MAX]]
+            known = ", ".join(there) or "none"
+            raise NotFoundError(f"no agent {slug!r}; there are: {known}") from None
 
     async def start(
         self, caller: Caller, asked: Task, watch: Callable[[str], None] | None = None

@@ -247,6 +247,58 @@ async def test_a_report_that_is_too_long_is_cut_and_kept(start, model, folder):
     assert transcript(folder, task_id)[1]["text"] == '"\0' * 10_000
 
 
+async def test_time_is_a_budget_too(start, model):
+    model.endless = Hang()
+    async with start(time=1) as board:
+        result = await board.call("spawn", task="x")
+    assert result.is_error
+    assert "failed: no report within 1 s: raise tools.subagent.time" in result.for_llm
+
+
+async def test_tools_that_nobody_asked_for_yet_are_told_of(start, model, folder):
+    """A job's subagent is perhaps the first who calls for its user."""
+    place = Path(folder, "local", "tools", "greet")
+    place.mkdir(parents=True)
+    head = "---\nname: greet\ndescription: Greets.\nversion: 1\nlanguage: bash\n---\n"
+    (place / "TOOL.md").write_text(head)
+    (place / "index.sh").write_text("echo hello\n")
+    model.script = [Call((("greet", {}),)), Say("ok")]
+    async with start() as board:
+        await board.call("spawn", task="x")
+    assert "greet" in names(model.asked[0])
+    assert outcomes(model.asked[1])[0].strip() == "hello"
+
+
+async def test_who_goes_away_ends_what_is_waited_for_and_nothing_else(start, model):
+    """Section 13: a child survives its parent; over the socket, where connections break."""
+
+    async def begin(board, background):
+        reader, writer = await asyncio.open_unix_connection(board.it.socket)
+        given = {"task": "x", "async": background}
+        params = {"name": "spawn", "arguments": given}
+        call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+        writer.write(msgspec.json.encode(call) + b"\n")
+        return reader, writer
+
+    model.endless = Hang()
+    async with start() as board, asyncio.timeout(BOUND_S):
+        reader, writer = await begin(board, background=True)
+        answer = json.loads(await reader.readline())["result"]
+        kept = answer["structuredContent"]["task_id"]
+        await model.arrived.wait()
+        writer.transport.abort()
+        model.arrived.clear()
+        _, writer = await begin(board, background=False)
+        await model.arrived.wait()
+        status = board.it.daemon.control.status(OWNER)
+        assert status["subagents"] == {"running": 2, "waiting": 0}
+        writer.transport.abort()
+        ended = await board.told("subagent.end")
+        assert (ended["status"], ended["task_id"] == kept) == ("cancelled", False)
+        views = (await board.call("spawn_status", OWNER)).structured["tasks"]
+        assert {v["status"] for v in views if v["task_id"] == kept} == {"running"}
+
+
 async def test_the_last_answer_is_asked_to_be_a_report(start, model):
     for number in range(2):
         model.script.append(Call((("sensor", {"sensor": f"s{number}"}),)))

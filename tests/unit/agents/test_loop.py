@@ -36,7 +36,7 @@ class World:
             raise step
         return step
 
-    def definitions(self, form):
+    async def definitions(self, form):
         assert form == "openai"
         return [{"name": f"turn_{self.turns}"}]
 
