@@ -342,7 +342,11 @@ class Service:
 
     async def _in_turn(self, act: Callable[..., _T], *args: Any) -> _T:
         async with self._changing:
-            return await asyncio.to_thread(act, *args)
+            # To its end, also where its caller is gone: two never write at once.
+            found, is_cancelled = await _whole(act, *args)
+        if is_cancelled:
+            raise asyncio.CancelledError
+        return found
 
     def _changed(self, caller: Caller, agent: Agent) -> Agent:
         self._publish("agents.changed", caller.user, {"slug": agent.slug})

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from edged import plugins
 from edged.agents.providers import (
     Outcome,
     Outcomes,
@@ -51,7 +52,8 @@ def test_what_nobody_said_is_not_sent(kind):
     body = asked(kind, Told("Hi"), system="")
     assert not {"system", "instructions", "tools", "temperature"} & body.keys()
     assert "Look." not in str(body)
-    full = asked(kind, Told("Hi"), temperature=0.0, tools=({"name": "sensor"},))
+    base = "https://api.openai.com/v1"
+    full = asked(kind, Told("Hi"), temperature=0.0, tools=({"name": "sensor"},), base_url=base)
     assert (full["temperature"], full["tools"]) == (0.0, [{"name": "sensor"}])
     assert kind.headers("") == {k: v for k, v in kind.headers("").items() if "key" not in k}
     assert "k1" in str(kind.headers("k1"))
@@ -107,6 +109,73 @@ def test_a_bad_call_goes_back_as_one_that_servers_take(kind, name, arguments, na
         back = body["messages"][0]["content"][0]
         found = back["name"], back["input"]
     assert found == (name_sent, sent)
+
+
+def keywords(schema, *, are_names=False):
+    """All keys of a schema but the names of inputs."""
+    if isinstance(schema, list):
+        for row in schema:
+            yield from keywords(row)
+    elif isinstance(schema, dict):
+        for key, value in schema.items():
+            if not are_names:
+                yield key
+            if are_names or key not in ("default", "enum"):
+                yield from keywords(value, are_names=not are_names and key == "properties")
+
+
+def test_servers_of_local_models_get_schemas_that_they_can_compile():
+    """ggml-org/llama.cpp issues 25746, 25923, 26930: one bound or pattern refuses every call."""
+    tools = [tool for name in plugins.names("edged.tools")
+             for tool in plugins.load("edged.tools", name).TOOLS]  # fmt: skip
+    rows = tuple(
+        {"type": "function", "function": {"name": t.name, "parameters": t.schema}} for t in tools
+    )
+    assert openai.BOUNDS & set(keywords([t.schema for t in tools])), "there is something to do"
+    sent = asked(openai, Told("x"), tools=rows, base_url="http://127.0.0.1:8080/v1")["tools"]
+    assert not openai.BOUNDS & set(keywords(sent))
+    for tool, row in zip(tools, sent, strict=True):
+        parameters = row["function"]["parameters"]
+        assert parameters["type"] == "object"
+        assert parameters.get("properties", {}).keys() == tool.schema["properties"].keys()
+        for name, one in tool.schema["properties"].items():
+            assert parameters["properties"][name].get("description") == one.get("description")
+            assert parameters["properties"][name].get("enum") == one.get("enum")
+        assert parameters.get("required") == tool.schema.get("required")
+    regex = next(row for row in sent if row["function"]["name"] == "tool_search_tool_regex")
+    assert "pattern" in regex["function"]["parameters"]["properties"], "the name of an input stays"
+    own = asked(openai, Told("x"), tools=rows, base_url="https://api.openai.com/v1")
+    assert own["tools"] == list(rows)
+
+
+@pytest.mark.parametrize(
+    ("schema", "sent"),
+    [
+        ({"type": "object", "properties": {}, "additionalProperties": False}, {"type": "object"}),
+        (
+            {"anyOf": [{"type": "string", "maxLength": 9}, {"type": "null"}], "default": "a"},
+            {"anyOf": [{"type": "string"}, {"type": "null"}], "default": "a"},
+        ),
+        ({"enum": [{"pattern": "x"}]}, {"enum": [{"pattern": "x"}]}),
+        (None, None),
+    ],
+)
+def test_a_schema_keeps_what_is_no_bound(schema, sent):
+    assert openai.light(schema) == sent
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("<think>\nhm\n</think>\n\nWarm.", "Warm."),
+        ("<think></think>Warm.", "Warm."),
+        ("Warm <think>.", "Warm <think>."),
+        ("<think>for ever", "<think>for ever"),
+    ],
+)
+def test_thoughts_in_the_text_are_not_what_is_said(text, told):
+    """Servers of local models that do not tell them apart."""
+    assert said(openai, delta(content=text, finish="stop")).text == told
 
 
 @pytest.mark.parametrize(
