@@ -115,6 +115,7 @@ class Server:
         learnt: Callable[[Server, Listing], tuple[str, ...]],
         changed: Callable[[Server], None],
         known: Known | None = None,
+        plain: Callable[[str], str] = str,
         timing: Timing = Timing(),  # noqa: B008  a frozen value
         jitter: Callable[[], float] = random.random,
     ) -> None:
@@ -128,6 +129,7 @@ class Server:
             learnt: publishes its tools; says which ones it could not.
             changed: told of each new state.
             known: of an earlier life.
+            plain: a text without secrets.
             timing: see there.
             jitter: a number from 0 to 1.
         """
@@ -139,7 +141,7 @@ class Server:
         self.count = 0
         self._open_link = open_link
         self._spawn, self._learnt, self._changed = spawn, learnt, changed
-        self._timing, self._jitter = timing, jitter
+        self._timing, self._jitter, self._plain = timing, jitter, plain
         self._has_tools = known is not None
         self._client: Client | None = None
         self._link: Opened | None = None
@@ -202,6 +204,7 @@ class Server:
             await self._rest()
 
     def _failed(self, cause: str) -> None:
+        cause = self._plain(cause)
         self._failures += 1
         self._failed_at = asyncio.get_running_loop().time()
         if cause != self._logged:
@@ -442,9 +445,9 @@ class Server:
         except UpstreamError as error:
             if str(error).startswith(f"MCP server {self.name}: "):
                 raise
-            raise UpstreamError(f"MCP server {self.name}: {error}") from None
+            raise UpstreamError(f"MCP server {self.name}: {self._plain(str(error))}") from None
         except EdgedError as error:
-            raise UpstreamError(f"MCP server {self.name}: {error}") from None
+            raise UpstreamError(f"MCP server {self.name}: {self._plain(str(error))}") from None
 
     def _suspect(self) -> None:
         """Ask for a sign of life after a call had none; what gives none is ended."""
@@ -454,14 +457,24 @@ class Server:
             self._checking.add_done_callback(lambda _: setattr(self, "_checking", None))
 
     async def _check(self, client: Client, link: Opened) -> None:
+        """End it where it stays silent: at once when no other call may keep it busy."""
+        loop = asyncio.get_running_loop()
+        settings = self.settings
+        longest = max(map(seconds, (settings.timeout, *settings.timeouts.values())))
+        began = loop.time()
+        asked = asyncio.ensure_future(client.check())
         try:
-            async with asyncio.timeout(self._timing.check):
-                await client.check()
-        except TimeoutError:
-            link.kill("hung")
-        except EdgedError:
-            # It is lost already, or will say so.
-            return
+            while True:
+                await asyncio.wait([asked], timeout=self._timing.check)
+                if asked.done():
+                    return
+                if not self._active or loop.time() - began > longest:
+                    link.kill("hung")
+                    return
+        finally:
+            asked.cancel()
+            # That it is lost it says itself.
+            await asyncio.gather(asked, return_exceptions=True)
 
     # Status ---------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ import msgspec
 from edged import log
 from edged.acts import McpServers
 from edged.clock import Clock
-from edged.config import ToolSettings, seconds
+from edged.config import ToolSettings, seconds, size
 from edged.errors import (
     EdgedError,
     ExistsError,
@@ -38,7 +38,7 @@ from edged.registry import Registry
 from edged.results import Result, mask, mask_result
 from edged.sections import Mcp, McpServer, check_server_name
 from edged.store import Store, make_directory, unlink, write_atomic
-from edged.tool import Context, Status, Tool
+from edged.tool import Context, Permissions, Status, Tool
 
 ADDED = McpServers.FILE
 """Of the store: servers that owners added, secrets and all (mode 0600)."""
@@ -106,6 +106,7 @@ class Servers:
             learnt=self._learnt,
             changed=self._told,
             known=known,
+            plain=lambda text: self._plain(text, settings),
             timing=self._timing,
         )
         self._servers[name] = server
@@ -146,7 +147,7 @@ class Servers:
         return dial
 
     def _told(self, server: Server) -> None:
-        facts = {"server": server.name, "state": server.state, "error": self._plain(server.error)}
+        facts = {"server": server.name, "state": server.state, "error": server.error}
         self._around.publish("mcp.server", "", facts)
 
     # Tools ----------------------------------------------------------------------------------
@@ -192,6 +193,7 @@ class Servers:
             run,
             source=f"mcp server {server.name}",
             timeout_s=seconds(settings.timeouts.get(remote.name, settings.timeout)),
+            permissions=_permissions(settings),
             status=status,
             hidden=bool(hidden) or (one is not None and one.hidden),
         )
@@ -241,17 +243,13 @@ class Servers:
         settings = self._settings()[name]
         server = self._servers.get(name)
         health = server.health() if server is not None else Health("stopped", settings.link, 0)
-        health = msgspec.structs.replace(
-            health,
-            error=self._plain(health.error, settings),
-            stderr=self._plain(health.stderr, settings),
-        )
+        health = msgspec.structs.replace(health, stderr=self._plain(health.stderr, settings))
         return Row(
             name,
             "added" if name in self._added else "configuration",
             settings.enabled and self._section.enabled,
             settings.link,
-            settings.url or " ".join(settings.argv),
+            self._plain(_address(settings.url) or " ".join(settings.argv), settings),
             health,
             tuple(settings.env),
             tuple(settings.headers),
@@ -343,8 +341,6 @@ class Servers:
                 await client.tools()
         except TimeoutError:
             raise UpstreamError(f"MCP server {name}: no answer within {2 * limit:g} s") from None
-        except UpstreamError as error:
-            raise UpstreamError(self._plain(str(error), server.settings)) from None
         return self.row(row.name)
 
     def health(self) -> dict[str, Any]:
@@ -354,6 +350,26 @@ class Servers:
     async def close(self) -> None:
         """End all of them, together."""
         await asyncio.gather(*(server.close() for server in self._servers.values()))
+
+
+def _permissions(settings: McpServer) -> Permissions | None:
+    """What a stdio server may use; of one elsewhere nobody knows."""
+    if settings.link != "stdio":
+        return None
+    return Permissions(
+        settings.has_network,
+        tuple(settings.devices),
+        env=tuple(settings.env),
+        timeout_s=seconds(settings.timeout),
+        memory_max=size(settings.memory),
+    )
+
+
+def _address(url: str) -> str:
+    """A URL for people: a password in it is not for them."""
+    scheme, mark, rest = url.partition("://")
+    host, slash, path = rest.partition("/")
+    return f"{scheme}{mark}{host.rpartition('@')[2]}{slash}{path}"
 
 
 def _is_wanted(tool: str, settings: McpServer) -> bool:
