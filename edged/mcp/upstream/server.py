@@ -382,7 +382,8 @@ class Server:
         if client is not None and not client.is_lost:
             return client
         now = asyncio.get_running_loop().time()
-        recent = now - self._failed_at < self._timing.retry_asked
+        # One that failed once is started at once; one that goes on failing, not by every call.
+        recent = self._failures > 1 and now - self._failed_at < self._timing.retry_asked
         if self.state == "stopped" or (self.state == "failed" and recent):
             raise UpstreamError(f"MCP server {self.name}: {self.error}")
         if self._next is None:

@@ -181,10 +181,12 @@ class Servers:
         hidden = settings.deferred
         if hidden is msgspec.UNSET:
             hidden = self._section.discovery.enabled
-        secrets = _secrets(settings)
+        secrets, is_program = _secrets(settings), settings.link == "stdio"
 
         async def run(params: Given, ctx: Context) -> Result:
             result = await server.call(remote.name, params, ctx)
+            if is_program and self._around.sandboxes().is_off:
+                result.sandbox = "none"
             return mask_result(result, secrets) if secrets else result
 
         return UpstreamTool(

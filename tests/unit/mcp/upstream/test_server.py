@@ -162,7 +162,7 @@ async def test_calls_soon_after_a_failure_do_not_start_it_each(world):
     for _ in range(5):
         with pytest.raises(UpstreamError, match="MCP server demo: no key"):
             await world.call()
-    assert world.one.health().starts == 1
+    assert world.one.health().starts == 2
 
 
 async def test_a_server_that_ends_fails_what_waits_and_is_started_again(world):
