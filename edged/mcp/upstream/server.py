@@ -54,6 +54,8 @@ class Timing(msgspec.Struct, frozen=True):
     """For a sign of life after a call had no answer."""
     changes: float = 0.2
     """Changes of the list within are one."""
+    restless: float = 5.0
+    """A list that changed less than so long ago is not asked for again before that."""
     update: float = 0.05
     """Between two updates of one call."""
     flood: float = 10.0
@@ -148,7 +150,7 @@ class Server:
         self._next: asyncio.Future[Client | UpstreamError] | None = None
         self._wanted = asyncio.Event()
         self._stir = asyncio.Event()
-        self._list_changed = False
+        self._list_due: float | None = None
         self._renewing = False
         self._task: asyncio.Task[None] | None = None
         self._checking: asyncio.Task[None] | None = None
@@ -157,6 +159,7 @@ class Server:
         self._active = 0
         self._used = 0.0
         self._failed_at = 0.0
+        self._listed_at = float("-inf")
         self._failures = 0
         self._starts = 0
 
@@ -242,6 +245,7 @@ class Server:
         """
         self._set("starting", self.error)
         self._starts += 1
+        self._list_due = None
         client = Client()
         link: Opened | None = None
         limit = seconds(self.settings.connect)
@@ -299,8 +303,11 @@ class Server:
         self._settle_next(client)
 
     def _on_changes(self) -> None:
-        self._list_changed = True
-        self._stir.set()
+        """Its list changed; many changes soon after another are one."""
+        if self._list_due is None:
+            timing, now = self._timing, asyncio.get_running_loop().time()
+            self._list_due = max(now + timing.changes, self._listed_at + timing.restless)
+            self._stir.set()
 
     async def _serve(self, client: Client, link: Opened) -> str | None:
         """Wait for what there is to do; see `_session`."""
@@ -314,7 +321,7 @@ class Server:
                 return link.lost.result()
             if self._renewing:
                 return None
-            if self._list_changed:
+            if self._list_due is not None and self._list_due <= asyncio.get_running_loop().time():
                 await self._relist(client)
             if self.settings.lazy and self._is_idle() and not client.pending:
                 return None
@@ -324,17 +331,19 @@ class Server:
 
     def _look_s(self, link: Opened) -> float | None:
         """For how long nothing needs to be looked at; None: until something happens."""
-        waits = [self._timing.look] if getattr(link, "look", None) is not None else []
+        now = asyncio.get_running_loop().time()
+        waits = [max(0.0, self._list_due - now)] if self._list_due is not None else []
+        waits += [self._timing.look] if getattr(link, "look", None) is not None else []
         if self.settings.lazy:
             idle = seconds(self.settings.idle)
-            left = idle - (asyncio.get_running_loop().time() - self._used)
+            left = idle - (now - self._used)
             waits.append(max(left, 0.05) if not self._active else idle)
         return min(waits, default=None)
 
     async def _relist(self, client: Client) -> None:
-        """Its list changed; many changes at once are one."""
-        await asyncio.sleep(self._timing.changes)
-        self._list_changed = False
+        """Ask for its tools again."""
+        self._list_due = None
+        self._listed_at = asyncio.get_running_loop().time()
         try:
             async with asyncio.timeout(seconds(self.settings.connect)):
                 listing = await client.tools()

@@ -83,6 +83,8 @@ class Servers:
         self._section, self._around, self._timing = section, around, timing
         self._added = around.store.load(ADDED, dict[str, McpServer], {})
         self._servers: dict[str, Server] = {}
+        self._published: dict[str, tuple[list[RemoteTool], tuple[str, ...]]] = {}
+        """What each listed the last time, and what of it could not be published."""
 
     def _settings(self) -> dict[str, McpServer]:
         """All by name; what an owner added wins."""
@@ -154,6 +156,10 @@ class Servers:
 
     def _learnt(self, server: Server, listing: Listing) -> tuple[str, ...]:
         """Publish a list, and keep it for the next start; what could not be published."""
+        before = self._published.get(server.name)
+        if before is not None and before[0] == listing.tools:
+            # As it was: whoever has the list need not be told.
+            return before[1]
         refused = self._publish(server, listing.tools)
         known = Known(_mark(server.settings), server.era, listing.tools)
         _ = self._around.spawn(self._keep(server.name, known))
@@ -172,6 +178,7 @@ class Servers:
                 refused.append(f"tool {remote.name[:60]!r}: {error}")
         server.count = len(found)
         self._around.registry.replace_group(f"mcp {server.name}", found)
+        self._published[server.name] = (tools, tuple(refused))
         return tuple(refused)
 
     def _tool(self, server: Server, name: str, remote: RemoteTool) -> Tool:
@@ -318,6 +325,7 @@ class Servers:
         if server is not None:
             await server.close()
             self._around.registry.replace_group(f"mcp {name}", [])
+            self._published.pop(name, None)
         settings = self._settings().get(name)
         if settings is None:
             await asyncio.to_thread(unlink, self._path(name))

@@ -13,7 +13,9 @@ from edged.sections import McpServer
 from edged.tool import Context
 
 BOUND_S = 10.0
-FAST = Timing(retry_first=0.001, retry_max=0.001, retry_asked=0.0, check=0.01, changes=0.001)
+FAST = Timing(
+    retry_first=0.001, retry_max=0.001, retry_asked=0.0, check=0.01, changes=0.001, restless=0.0
+)
 INFO = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {"listChanged": True}}}
 
 
