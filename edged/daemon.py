@@ -399,6 +399,8 @@ class Daemon:
             found["messages"] = self._outbox.health()
         if self._servers is not None:
             found["mcp"] = self._servers.health()
+        if self._agents is not None:
+            found["subagents"] = self._agents.health()
         return found
 
     def _open_history(self, board: Board) -> History | None:
@@ -535,6 +537,7 @@ class Daemon:
             lines.append("the board is simulated (--sim)")
             if self.config.board != BoardConfig():
                 lines.append("warning: board: of the configuration is not used with --sim")
+        lines += [f"warning: {doubt}" for doubt in self._doubts()]
         if self.config.sandbox == "none":
             lines.append("warning: sandbox: none: tools run without a sandbox")
         return lines

@@ -49,7 +49,7 @@ class Model(Protocol):
 class Tools(Protocol):
     """What a subagent may call."""
 
-    def definitions(self, form: str) -> list[dict[str, Any]]:
+    async def definitions(self, form: str) -> list[dict[str, Any]]:
         """Those that it is told of now, in a provider's form."""
 
     async def call(self, name: str, raw: bytes) -> Result:
@@ -131,7 +131,7 @@ async def work(
         asked = msgspec.structs.replace(
             question,
             turns=tuple(turns),
-            tools=tuple(tools.definitions(model.form)),
+            tools=tuple(await tools.definitions(model.form)),
             max_tokens=budget.answer_tokens,
             temperature=budget.temperature,
         )

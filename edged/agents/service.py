@@ -18,7 +18,7 @@ import msgspec
 
 from edged import log
 from edged.agents.loop import Budget, Model, Progress, Tools, work
-from edged.agents.providers import Question, Told, Turn
+from edged.agents.providers import NAME_MAX, Question, Said, Told, Turn
 from edged.agents.store import Agent, Agents, Change, Creation, Listing, Status
 from edged.agents.transcript import (
     INTERRUPTED,
@@ -48,6 +48,9 @@ from edged.sections import ModelProvider, Subagent
 _T = TypeVar("_T")
 
 LABEL_MAX = 60
+NAMED_MAX = 50
+"""Agents that a refusal names."""
+
 SHOWN_MAX = 8_000
 """Characters of a task that its views repeat; its transcript has all."""
 
@@ -140,10 +143,17 @@ class Running:
         parent: the task of the subagent that gave it.
     """
 
-    def __init__(self, head: Head, budget: Budget, parent: Running | None) -> None:
+    def __init__(
+        self,
+        head: Head,
+        budget: Budget,
+        parent: Running | None,
+        watch: Callable[[str], None] | None = None,
+    ) -> None:
         self.head = head
         self.budget = budget
         self.parent = parent
+        self.watch = watch
         self.depth: int = 1 if parent is None else parent.depth + 1
         self.session = f"subagent-{head.task_id}-{secrets.token_hex(8)}"
         self.progress = Progress()
@@ -237,6 +247,11 @@ class Service:
         self._ended: dict[str, tuple[Head, End]] | None = None
         """Oldest first; None until somebody asks."""
 
+    def health(self) -> dict[str, int]:
+        """Facts for `status`."""
+        running = sum(one.state == "running" for one in self._running.values())
+        return {"running": running, "waiting": len(self._running) - running}
+
     def wind_down(self) -> None:
         """Begin nothing more; what is cancelled from now on was interrupted."""
         self._closing = True
@@ -327,7 +342,11 @@ class Service:
 
     async def _in_turn(self, act: Callable[..., _T], *args: Any) -> _T:
         async with self._changing:
-            return await asyncio.to_thread(act, *args)
+            # To its end, also where its caller is gone: two never write at once.
+            found, is_cancelled = await _whole(act, *args)
+        if is_cancelled:
+            raise asyncio.CancelledError
+        return found
 
     def _changed(self, caller: Caller, agent: Agent) -> Agent:
         self._publish("agents.changed", caller.user, {"slug": agent.slug})
@@ -348,15 +367,31 @@ class Service:
             DeniedError: it is switched off.
             InvalidArgumentsError: there is no model that could be asked.
         """
-        agent = await self.get(caller, slug) if slug else None
+        agent = await self._named(caller, slug) if slug else None
         if agent is not None and agent.status == "disabled":
             raise DeniedError(
                 f"agent {agent.slug!r} is switched off: edged agents enable {agent.slug}"
             )
         return agent, *self._chosen(model or (agent.model if agent is not None else ""))
 
-    async def start(self, caller: Caller, asked: Task) -> Running:
+    async def _named(self, caller: Caller, slug: str) -> Agent:
+        """One of the caller's agents; a model that guessed learns which there are."""
+        try:
+            return await self.get(caller, slug)
+        except NotFoundError:
+            there = [one.slug for one in (await self.listing(caller)).agents[:NAMED_MAX]]
+            known = ", ".join(there) or "none"
+            raise NotFoundError(f"no agent {slug!r}; there are: {known}") from None
+
+    async def start(
+        self, caller: Caller, asked: Task, watch: Callable[[str], None] | None = None
+    ) -> Running:
         """Begin a task; it goes on whether or not somebody waits for it.
+
+        Args:
+            caller: who gives it.
+            asked: what is to be done.
+            watch: told in words what the model wants next, while it works.
 
         Raises:
             NotFoundError: no such agent.
@@ -395,7 +430,7 @@ class Service:
             parent.head.task_id if parent is not None else "",
             iso(self._clock.now()),
         )
-        one = Running(head, budget, parent)
+        one = Running(head, budget, parent, watch)
         self._running[head.task_id] = self._by_session[one.session] = one
         self._publish(
             "subagent.start", caller.user, {"task_id": head.task_id, "label": head.label}
@@ -511,14 +546,14 @@ class Service:
                 one.state = "running"
                 async with scope:
                     scope.reschedule(asyncio.get_running_loop().time() + limit)
-                    await self._noted(transcript, tools, question.turns[0])
+                    await self._noted(one, transcript, tools, question.turns[0])
                     text = await work(
                         self.line(one.head.provider),
                         tools,
                         question,
                         one.budget,
                         one.progress,
-                        lambda turn: self._noted(transcript, tools, turn),
+                        lambda turn: self._noted(one, transcript, tools, turn),
                     )
             return End("completed", self._clean(text))
         except (TimeoutError, EdgedError) as error:
@@ -556,7 +591,14 @@ class Service:
             size(section.result),
         )
 
-    async def _noted(self, transcript: Transcript, tools: Opened, turn: Turn) -> None:
+    async def _noted(
+        self, one: Running, transcript: Transcript, tools: Opened, turn: Turn
+    ) -> None:
+        if one.watch is not None and isinstance(turn, Said) and turn.calls:
+            wanted = ", ".join(call.name[:NAME_MAX] for call in turn.calls)
+            one.watch(
+                f"{one.head.label}: turn {one.progress.turns} of {one.budget.turns}: {wanted}"
+            )
         row = msgspec.to_builtins(turn)
         row.pop("items", None)
         for call in row.get("calls", ()):

@@ -105,6 +105,13 @@ class JobsHealth(msgspec.Struct, frozen=True):
     problem: str | msgspec.UnsetType = msgspec.UNSET
 
 
+class SubagentsHealth(msgspec.Struct, frozen=True):
+    """How many subagents run, and how many wait for a place."""
+
+    running: int
+    waiting: int
+
+
 class Status(msgspec.Struct, frozen=True):
     """The health of every part."""
 
@@ -122,6 +129,7 @@ class Status(msgspec.Struct, frozen=True):
     sandbox: dict[str, Any]
     warm: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
     jobs: JobsHealth | msgspec.UnsetType = msgspec.UNSET
+    subagents: SubagentsHealth | msgspec.UnsetType = msgspec.UNSET
     mcp: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
 
 

@@ -466,6 +466,8 @@ def status_text(status: int, reason: str, body: bytes) -> str:
         return f"{text}: check its `headers`"
     if 300 <= status < 400:
         return f"{text}: it moved: set its new `url`"
+    if status in (404, 405):
+        return f"{text}: check its `url`; of the older HTTP+SSE it needs `type: sse`"
     return text
 
 
