@@ -448,9 +448,6 @@ async def post_message(request: Request) -> StreamResponse:
     version = request.header(VERSION)
     if head.meta.version is None and (not version or version in LEGACY):
         return await _in_session(request, message, data)
-    if not message.id:
-        # The stateless revision has no notification that would change anything.
-        return request.empty(202)
     return await _stateless(request, message, head, version)
 
 
@@ -466,6 +463,9 @@ async def _stateless(
         return _fault(request, message.id, jsonrpc.INVALID_PARAMS, str(error))
     except _MismatchError as error:
         return _fault(request, message.id, HEADER_MISMATCH, str(error))
+    if not message.id:
+        # The stateless revision has no notification that would change anything.
+        return request.empty(202)
     flow = _Flow()
     # What a session is to others is the identity here (contract, section 4).
     caller = msgspec.structs.replace(request.caller, session="")
@@ -516,6 +516,13 @@ def _check_head(request: Request, message: jsonrpc.Message, head: _Head, version
         _MismatchError: a header is missing, broken or another.
     """
     meta = head.meta
+    if not message.method:
+        raise _MismatchError("the stateless revision takes requests and notifications alone")
+    if not message.id:
+        # What headers those have is not said (MCP 2026-07-28).
+        if version != MODERN:
+            raise UnsupportedVersionError(version)
+        return
     if not version:
         raise _MismatchError(f"the header {VERSION} is missing")
     if meta.version is None:
@@ -694,11 +701,10 @@ def _fault(
     return request.reply(jsonrpc.error(raw_id, code, text, data), _STATUS.get(code, 400))
 
 
-_SESSION = {"type": "string", "pattern": "^[0-9a-f]{32}$"}
 _EVENT = {"type": "string", "pattern": "^[0-9]+-[0-9]+$"}
 _HEADERS = (
     Parameter(VERSION, "the revision that is spoken", {"enum": [MODERN, *LEGACY]}),
-    Parameter(SESSION, "the session that `initialize` began, before 2026-07-28", _SESSION),
+    Parameter(SESSION, "the session that `initialize` began, before 2026-07-28", TEXT),
     Parameter(METHOD, "the method of the body, from 2026-07-28", TEXT),
     Parameter(NAME, "what the body names, from 2026-07-28", TEXT),
 )
