@@ -38,6 +38,7 @@ from edged.errors import (
 )
 from edged.identity import Caller
 from edged.registry import Session
+from edged.tokens import Token
 from edged.transports._calls import Calls
 from edged.transports._limits import Places, Rates, Timing
 from edged.transports._openapi import (
@@ -265,6 +266,7 @@ class Api:
         self.timing = timing
         self.routes = routes
         self._by_names = by_names(routes)
+        self._fixed: dict[str, dict[str, Route]] = {}
         self.calls = Calls(control.services.clock, control.services.events)
         self.streams: set[Stream] = set()
         """Streams that have no end of their own."""
@@ -334,6 +336,19 @@ class Api:
             detail = "send the body without Content-Encoding"
             raise Refusal(415, "unsupported_media_type", "Unsupported media type", detail)
         await _go_ahead(raw)
+        try:
+            # The usual case of a small one: all of it is here.
+            return await self._rest(raw) if not raw.content.is_eof() else self._all(raw)
+        except RequestPayloadError as error:
+            raise RemoteProtocolError(f"the body is broken: {error}") from None
+
+    def _all(self, raw: BaseRequest) -> bytes:
+        data = raw.content.read_nowait()
+        if len(data) > self._max_body:
+            raise self._too_large()
+        return data
+
+    async def _rest(self, raw: BaseRequest) -> bytes:
         timing, loop = self.timing, asyncio.get_running_loop()
         body = bytearray()
         deadline = loop.time() + timing.body_s
@@ -347,8 +362,6 @@ class Api:
         except TimeoutError:
             detail = "the body came too slowly"
             raise Refusal(408, "request_timeout", "Request timeout", detail) from None
-        except RequestPayloadError as error:
-            raise RemoteProtocolError(f"the body is broken: {error}") from None
         return bytes(body)
 
     def _too_large(self) -> TooLargeError:
@@ -375,7 +388,7 @@ class Api:
             return problem(refusal, common)
 
     async def _answer(self, raw: BaseRequest, common: dict[str, str]) -> StreamResponse:
-        methods, params = match(self._by_names, raw.rel_url.raw_path)
+        methods, params = self._match(raw.rel_url.raw_path)
         method = "GET" if raw.method == "HEAD" else raw.method
         route = methods.get(method)
         if route is not None and route.is_open:
@@ -404,6 +417,17 @@ class Api:
             raise self._too_large()
         _check_query(route, raw)
         return await _run(route, Request(self, raw, caller, params, common))
+
+    def _match(self, raw_path: str) -> tuple[dict[str, Route], dict[str, str]]:
+        """The routes of a path, and the parts of it that have names."""
+        methods = self._fixed.get(raw_path)
+        if methods is not None:
+            return methods, {}
+        methods, params = match(self._by_names, raw_path)
+        if methods and not params:
+            # A path that is written out: there are as many as the table has.
+            self._fixed[raw_path] = methods
+        return methods, params
 
     def _admit(self, raw: BaseRequest, caller: Caller, key: str) -> None:
         """Give the connection a place of its caller's, or end it.
@@ -472,20 +496,30 @@ class Api:
             )
             return caller, caller.peer
         if self.control.authenticate is not None:
-            known = self.control.authenticate(raw.headers)
-            if known is None:
+            found = self.control.authenticate(raw.headers)
+            if found is None:
                 raise UnauthenticatedError("the program that runs edged does not know you")
-            known = msgspec.structs.replace(
-                known, session=session, channel=channel, chat_id=chat_id
+            found = msgspec.structs.replace(
+                found, session=session, channel=channel, chat_id=chat_id
             )
-            return known, known.who
-        scheme, _, secret = raw.headers.get("Authorization", "").partition(" ")
-        token = self.control.tokens.find(secret.strip()) if scheme.lower() == "bearer" else None
+            return found, found.who
+        given = raw.headers.get("Authorization", "")
+        tokens, connection = self.control.tokens, cast("_Connection", raw.protocol)
+        known = connection.known
+        if known is not None and known[:2] == (given, tokens.version):
+            # The same words on the same connection: no need to look again.
+            token: Token | None = known[2]
+        else:
+            scheme, _, secret = given.partition(" ")
+            token = tokens.find(secret.strip()) if scheme.lower() == "bearer" else None
+            if token is not None:
+                connection.known = given, tokens.version, token
         if token is None:
+            scheme, _, secret = given.partition(" ")
             advice = self.control.tokens.advice()
-            given = scheme.lower() == "bearer" and secret.strip()
+            is_token = scheme.lower() == "bearer" and secret.strip()
             wrong = "this token is not valid (revoked or mistyped)"
-            told = wrong if given else "send Authorization: Bearer TOKEN"
+            told = wrong if is_token else "send Authorization: Bearer TOKEN"
             raise UnauthenticatedError(f"{told}; {advice}")
         peer = f"token {token.name}"
         return Caller(token.user, token.role, session, "http", peer, channel, chat_id), peer
@@ -501,7 +535,7 @@ class _Seat(NamedTuple):
 class _Connection(RequestHandler):
     """aiohttp's connection, with its place and edged's words for what is no HTTP."""
 
-    __slots__ = ("_places", "_strangers", "seat")
+    __slots__ = ("_places", "_strangers", "known", "seat")
 
     def __init__(
         self, strangers: dict[_Connection, None], places: Places, *args: Any, **kw: Any
@@ -509,6 +543,8 @@ class _Connection(RequestHandler):
         super().__init__(*args, **kw)
         self._strangers = strangers
         self._places = places
+        self.known: tuple[str, int, Token] | None = None
+        """The last `Authorization` that was good, with the tokens' version, and its token."""
         self.seat: _Seat | None = None
         """Whose place it has; None until someone said who they are."""
 
