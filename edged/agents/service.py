@@ -409,7 +409,7 @@ class Service:
                 f"subagents are {self._section.depth} deep at most: do it yourself, or raise "
                 "tools.subagent.depth"
             )
-        budget = self._budget(asked, parent)
+        budget = self._budget(asked, parent, name)
         await self._remember()
         # From here on nothing is waited for: whoever comes next counts this one.
         if self._closing:
@@ -571,7 +571,7 @@ class Service:
         """A report without secrets, of a length that can be kept."""
         return cut(mask(text, self._masked), REPORT_MAX)
 
-    def _budget(self, asked: Task, parent: Running | None) -> Budget:
+    def _budget(self, asked: Task, parent: Running | None, provider: str) -> Budget:
         """What a task may use; a child lives on what its parent has left.
 
         Raises:
@@ -589,6 +589,7 @@ class Service:
             asked.max_tokens or section.answer_tokens,
             asked.temperature,
             size(section.result),
+            section.providers[provider].context,
         )
 
     async def _noted(
