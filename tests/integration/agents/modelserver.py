@@ -95,6 +95,7 @@ class ModelServer:
         self.wrong: list[str] = []
         self.arrived = asyncio.Event()
         self.released = asyncio.Event()
+        self.next = lambda: self.endless
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
         body = await request.json()
@@ -104,7 +105,7 @@ class ModelServer:
             return web.json_response({"error": {"message": "; ".join(wrong)}}, status=400)
         self.asked.append(body)
         self.arrived.set()
-        step = self.script.pop(0) if self.script else self.endless
+        step = self.script.pop(0) if self.script else self.next()
         assert step is not None, "the script is over"
         if isinstance(step, Refuse):
             said = {"error": {"message": step.message, "type": "x"}, "type": "error"}
