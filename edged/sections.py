@@ -65,9 +65,18 @@ class Files(Section, frozen=True):
     read: Annotated[list[str], Meta(description="paths that may be read: /var/log/*")] = []
     write: Annotated[list[str], Meta(description="paths that may be written")] = []
     deny: Annotated[list[str], Meta(description="paths that may be neither, not even there")] = []
+    quota: Annotated[
+        Size, Meta(description="that a user's files may take; auto: a quarter of the disk; 0: any")
+    ] = "auto"
+    reserve: Annotated[
+        Size, Meta(description="that agents leave free on the disk; auto: 5 %, at most 256M")
+    ] = "auto"
 
     def __post_init__(self) -> None:
         check_size("max_read_size", self.max_read_size, 1 << 10, 16 << 20)
+        for name, value in (("quota", self.quota), ("reserve", self.reserve)):
+            if value != "auto":
+                check_size(name, value, 0, 1 << 40)
 
 
 class Cron(Section, frozen=True):
