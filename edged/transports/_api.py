@@ -44,11 +44,10 @@ from edged.transports._openapi import (
     HEADERS,
     JSON,
     PROBLEM,
+    Paths,
     Problem,
     ProblemFault,
     Route,
-    by_names,
-    match,
 )
 from edged.transports._streams import Stream
 from edged.transports.unix import caller_of, peer_uid
@@ -260,7 +259,7 @@ class Api:
         self.control = control
         self.timing = timing
         self.routes = routes
-        self._by_names = by_names(routes)
+        self._paths = Paths(routes)
         self.calls = Calls(control.services.clock, control.services.events)
         self.streams: set[Stream] = set()
         """Streams that have no end of their own."""
@@ -330,10 +329,16 @@ class Api:
             detail = "send the body without Content-Encoding"
             raise Refusal(415, "unsupported_media_type", "Unsupported media type", detail)
         await _go_ahead(raw)
-        timing, loop = self.timing, asyncio.get_running_loop()
-        body = bytearray()
-        deadline = loop.time() + timing.body_s
         try:
+            if raw.content.is_eof():
+                # It came with the head, as most do: there is no wait to bound.
+                whole = raw.content.read_nowait()
+                if len(whole) > self._max_body:
+                    raise self._too_large()
+                return whole
+            timing, loop = self.timing, asyncio.get_running_loop()
+            body = bytearray()
+            deadline = loop.time() + timing.body_s
             async with asyncio.timeout_at(deadline) as limit:
                 while chunk := await raw.content.readany():
                     body += chunk
@@ -371,7 +376,7 @@ class Api:
             return problem(refusal, common)
 
     async def _answer(self, raw: BaseRequest, common: dict[str, str]) -> StreamResponse:
-        methods, params = match(self._by_names, raw.rel_url.raw_path)
+        methods, params = self._paths.match(raw.rel_url.raw_path)
         method = "GET" if raw.method == "HEAD" else raw.method
         route = methods.get(method)
         if route is not None and route.is_open:
