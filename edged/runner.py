@@ -346,12 +346,16 @@ class Runner:
         Raises:
             SandboxSetupError: it cannot be run here; the message says what to do.
             BusyError: too many calls wait for a sandbox.
+            StoreError: its caller's files, or the disk, have no room for more.
         """
         pool = await self.pool()
         runs = self.runs(entry)
         if runs.reason_code:
             raise SandboxSetupError(runs.problem)
         job = await self._job(entry, runs.permissions, ctx)
+        room = self._services.workspace.room
+        left = await room.left(ctx.caller, job.profile.limits.disk_max)
+        job = msgspec.structs.replace(job, profile=job.profile.adding(left))
 
         def on_update(update: list[dict[str, Any]]) -> None:
             try:

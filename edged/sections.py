@@ -65,9 +65,18 @@ class Files(Section, frozen=True):
     read: Annotated[list[str], Meta(description="paths that may be read: /var/log/*")] = []
     write: Annotated[list[str], Meta(description="paths that may be written")] = []
     deny: Annotated[list[str], Meta(description="paths that may be neither, not even there")] = []
+    quota: Annotated[
+        Size, Meta(description="that a user's files may take; auto: a quarter of the disk; 0: any")
+    ] = "auto"
+    reserve: Annotated[
+        Size, Meta(description="that agents leave free on the disk; auto: 5 %, at most 256M")
+    ] = "auto"
 
     def __post_init__(self) -> None:
         check_size("max_read_size", self.max_read_size, 1 << 10, 16 << 20)
+        for name, value in (("quota", self.quota), ("reserve", self.reserve)):
+            if value != "auto":
+                check_size(name, value, 0, 1 << 40)
 
 
 class Cron(Section, frozen=True):
@@ -410,6 +419,9 @@ class ModelProvider(Section, frozen=True):
     models: Annotated[
         dict[str, str], Meta(description="other names for its models: {claude-3-5-sonnet: small}")
     ] = {}
+    context: Annotated[
+        int, Meta(ge=0, le=100_000_000, description="tokens that it takes at once; 0: enough")
+    ] = 0
     api_key: Annotated[str, Meta(description="!secret NAME")] = ""
     api_keys: Annotated[list[str], Meta(description="more keys; used in turn")] = []
     headers: Annotated[dict[str, str], Meta(description="of each request; !secret NAME")] = {}

@@ -249,8 +249,8 @@ class Service:
 
     def health(self) -> dict[str, int]:
         """Facts for `status`."""
-        running = sum(one.state == "running" for one in self._running.values())
-        return {"running": running, "waiting": len(self._running) - running}
+        states = [one.state for one in self._running.values()]
+        return {"running": states.count("running"), "waiting": states.count("waiting")}
 
     def wind_down(self) -> None:
         """Begin nothing more; what is cancelled from now on was interrupted."""
@@ -343,10 +343,7 @@ class Service:
     async def _in_turn(self, act: Callable[..., _T], *args: Any) -> _T:
         async with self._changing:
             # To its end, also where its caller is gone: two never write at once.
-            found, is_cancelled = await _whole(act, *args)
-        if is_cancelled:
-            raise asyncio.CancelledError
-        return found
+            return await _whole(act, *args)
 
     def _changed(self, caller: Caller, agent: Agent) -> Agent:
         self._publish("agents.changed", caller.user, {"slug": agent.slug})
@@ -409,7 +406,7 @@ class Service:
                 f"subagents are {self._section.depth} deep at most: do it yourself, or raise "
                 "tools.subagent.depth"
             )
-        budget = self._budget(asked, parent)
+        budget = self._budget(asked, parent, name)
         await self._remember()
         # From here on nothing is waited for: whoever comes next counts this one.
         if self._closing:
@@ -488,7 +485,7 @@ class Service:
         """The life of one task."""
         end, transcript = INTERRUPTED, None
         try:
-            transcript, is_cancelled = await _whole(Transcript, self._directory, one.head)
+            transcript, is_cancelled = await _done(Transcript, self._directory, one.head)
             if not is_cancelled:
                 end = await self._worked(one, caller, asked, agent, transcript)
         except StoreError as error:
@@ -571,7 +568,7 @@ class Service:
         """A report without secrets, of a length that can be kept."""
         return cut(mask(text, self._masked), REPORT_MAX)
 
-    def _budget(self, asked: Task, parent: Running | None) -> Budget:
+    def _budget(self, asked: Task, parent: Running | None, provider: str) -> Budget:
         """What a task may use; a child lives on what its parent has left.
 
         Raises:
@@ -589,6 +586,7 @@ class Service:
             asked.max_tokens or section.answer_tokens,
             asked.temperature,
             size(section.result),
+            section.providers[provider].context,
         )
 
     async def _noted(
@@ -606,12 +604,13 @@ class Service:
         # A line is masked as text: what is in it may be anywhere in it.
         clean = mask(msgspec.json.encode(row).decode(), self._masked)
         line = {"time": iso(self._clock.now()), **msgspec.json.decode(clean)}
-        await asyncio.to_thread(transcript.add, line)
+        # To its end, so that the last line is the last one also where this is cancelled.
+        await _whole(transcript.add, line)
 
     async def _write_end(self, one: Running, transcript: Transcript, end: End) -> None:
         """Make the end last; a cancelled task's too, for this line tells of it later."""
         try:
-            await _whole(transcript.close, end)
+            await _done(transcript.close, end)
         except StoreError as error:
             log.warning(f"the transcript of subagent {one.head.task_id}: {error}")
 
@@ -734,8 +733,16 @@ def cut(text: str, longest: int) -> str:
     return text if left <= 0 else f"{text[:longest]}\n[{left} more characters are left out]"
 
 
-async def _whole(act: Callable[..., _T], *args: Any) -> tuple[_T, bool]:
-    """Do it in a thread, to its end; and whether this task was cancelled meanwhile."""
+async def _whole(act: Callable[..., _T], *args: Any) -> _T:
+    """Do it in a thread, to its end; who is cancelled meanwhile is cancelled then."""
+    found, is_cancelled = await _done(act, *args)
+    if is_cancelled:
+        raise asyncio.CancelledError
+    return found
+
+
+async def _done(act: Callable[..., _T], *args: Any) -> tuple[_T, bool]:
+    """Likewise; and whether this task was cancelled, which is left to the caller."""
     doing = asyncio.ensure_future(asyncio.to_thread(act, *args))
     is_cancelled = False
     while not doing.done():

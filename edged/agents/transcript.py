@@ -113,6 +113,8 @@ class Transcript:
             raise failed("write", self.path, error) from error
         finally:
             os.close(self._fd)
+            # The number will be another file's.
+            self._fd = -1
 
 
 def remembered(directory: str) -> list[tuple[Head, End]]:

@@ -269,6 +269,9 @@ class Pool:
             except BaseException:
                 self.give_back(instance)
                 raise
+        else:
+            # What a call may add to the disk is another amount than when the spare began.
+            instance.job = job
         self._serving.add(instance)
         return instance
 

@@ -75,3 +75,10 @@ class Profile(msgspec.Struct, frozen=True, gc=False):
     limits: Limits = Limits()
     free_env: bool = False
     """Variables of the runtime (`PYTHONPATH`, `NODE_OPTIONS`) too: the owner wrote them."""
+
+    def adding(self, most: int) -> Profile:
+        """The same, with so many bytes that a call may add to its directories."""
+        if most == self.limits.disk_max:
+            return self
+        limits = msgspec.structs.replace(self.limits, disk_max=most)
+        return msgspec.structs.replace(self, limits=limits)

@@ -191,6 +191,7 @@ class Shell:
             InvalidArgumentsError: no such directory.
             BusyError: too many calls wait for a sandbox.
             SandboxSetupError: it cannot be run; the message says what to do.
+            StoreError: the caller's files, or the disk, have no room for more.
         """
         pool = await self._sandboxes().pool()
         mode: Literal["run", "pty"] = "pty" if order.pty else "run"
@@ -264,6 +265,8 @@ class Shell:
     ) -> _Ready:
         script = await self.check(order.command, order.workdir)
         mark, profile, workdir, once = await self._profile(caller, order, script)
+        room = self._workspace.room
+        profile = profile.adding(await room.left(caller, profile.limits.disk_max))
         wanted = order.timeout_s or default_s
         wall_s = min(wanted, seconds(self.section.timeout_max), order.limit_s or wanted)
         job = Job(

@@ -241,6 +241,10 @@ class Request:
             headers={**self._common, **(headers or {})},
         )
 
+    def empty(self, status: int) -> Response:
+        """A response without a body."""
+        return Response(status=status, headers=self._common)
+
     def stream(self) -> Stream:
         """An event stream as the response; ended when the daemon stops."""
         return Stream(self._raw, self._common, self.api.timing.comment_s)

@@ -221,7 +221,8 @@ class _Events:
 
     async def _write_waiting(self) -> None:
         waiting = self._flow.waiting
-        while waiting:
+        # Who takes the flow over has what was kept by then.
+        while waiting and self._flow.reader is self.stream:
             event, line = waiting.popleft()
             if self._session is not None:
                 self._session.keep(self._flow, event, line)
@@ -230,7 +231,9 @@ class _Events:
     async def _prime(self) -> None:
         """An event to come back to, and when; older clients take no empty data."""
         assert self._session is not None  # noqa: S101  only sessions have events to ask for
-        start = f"{self._flow.number}-{self._session.events}"
+        waiting = self._flow.waiting
+        last = waiting[0][0] - 1 if waiting else self._session.events
+        start = f"{self._flow.number}-{last}"
         text = f"retry: {RETRY_MS}\n"
         if self._session.connection.version == LEGACY[0]:
             text += f"id: {start}\ndata: \n"
@@ -259,6 +262,8 @@ class _Session:
         self._numbers = 0
         self._kept: deque[tuple[int, int, bytes]] = deque()
         self._kept_bytes = 0
+        self._undelivered: dict[int, _Flow] = {}
+        """By number; those whose stream was cut are in `_cut_off` too."""
         self._cut_off: dict[int, _Flow] = {}
         self.connection = Connection(
             sessions.control, caller, self._send, congested=lambda: self.general.congested
@@ -277,7 +282,7 @@ class _Session:
     def flow(self, raw_id: bytes) -> _Flow:
         """Where what belongs to a request goes."""
         self._numbers += 1
-        flow = self.flows[raw_id] = _Flow(self._numbers)
+        flow = self.flows[raw_id] = self._undelivered[self._numbers] = _Flow(self._numbers)
         return flow
 
     def _send(self, line: bytes, about: bytes = b"", ends: int | None = None, /) -> None:
@@ -294,11 +299,18 @@ class _Session:
         while len(self._kept) > KEPT or self._kept_bytes > KEPT_BYTES:
             self._kept_bytes -= len(self._kept.popleft()[2])
 
-    def cut(self, flow: _Flow) -> None:
-        """Its stream broke: what it still has to say waits to be asked for."""
+    def left(self, flow: _Flow) -> None:
+        """Its stream is over; what it still has to say waits to be asked for."""
+        if flow.number == 0 or flow.reader is not None:
+            return
+        if flow.code is not None and not flow.waiting:
+            self._undelivered.pop(flow.number, None)
+            return
         self._cut_off[flow.number] = flow
         while len(self._cut_off) > CUT_OFF:
-            self._cut_off.pop(next(iter(self._cut_off))).is_lost = True
+            lost = self._cut_off.pop(next(iter(self._cut_off)))
+            lost.is_lost = True
+            self._undelivered.pop(lost.number, None)
 
     def resume(self, mark: str) -> tuple[_Flow, list[tuple[int, bytes]]] | None:
         """The flow of an event, and what of it came after that event."""
@@ -311,7 +323,8 @@ class _Session:
         if int(number):
             ended = _Flow(int(number))
             ended.code = 0
-            flow = self._cut_off.pop(int(number), ended)
+            flow = self._undelivered.get(int(number), ended)
+            self._cut_off.pop(flow.number, None)
         missed = [
             (seen, line)
             for of, seen, line in self._kept
@@ -322,7 +335,7 @@ class _Session:
     def close(self) -> None:
         """It is over: its calls are cancelled, its streams end."""
         self.connection.close()
-        for flow in (self.general, *self.flows.values(), *self._cut_off.values()):
+        for flow in (self.general, *self._undelivered.values()):
             flow.is_lost = True
             if flow.reader is not None:
                 flow.reader.end()
@@ -435,9 +448,6 @@ async def post_message(request: Request) -> StreamResponse:
     version = request.header(VERSION)
     if head.meta.version is None and (not version or version in LEGACY):
         return await _in_session(request, message, data)
-    if not message.id:
-        # The stateless revision has no notification that would change anything.
-        return request.reply(b"", 202)
     return await _stateless(request, message, head, version)
 
 
@@ -453,6 +463,9 @@ async def _stateless(
         return _fault(request, message.id, jsonrpc.INVALID_PARAMS, str(error))
     except _MismatchError as error:
         return _fault(request, message.id, HEADER_MISMATCH, str(error))
+    if not message.id:
+        # The stateless revision has no notification that would change anything.
+        return request.empty(202)
     flow = _Flow()
     # What a session is to others is the identity here (contract, section 4).
     caller = msgspec.structs.replace(request.caller, session="")
@@ -503,6 +516,13 @@ def _check_head(request: Request, message: jsonrpc.Message, head: _Head, version
         _MismatchError: a header is missing, broken or another.
     """
     meta = head.meta
+    if not message.method:
+        raise _MismatchError("the stateless revision takes requests and notifications alone")
+    if not message.id:
+        # What headers those have is not said (MCP 2026-07-28).
+        if version != MODERN:
+            raise UnsupportedVersionError(version)
+        return
     if not version:
         raise _MismatchError(f"the header {VERSION} is missing")
     if meta.version is None:
@@ -600,28 +620,23 @@ async def _in_session(request: Request, message: jsonrpc.Message, data: bytes) -
     connection = session.connection
     if not message.id or not message.method:
         connection.receive(data)
-        return request.reply(b"", 202)
+        return request.empty(202)
     if connection.is_open(message.id):
         return _fault(request, message.id, jsonrpc.INVALID_REQUEST, "this id is in use")
     flow = session.flow(message.id)
     session.posts += 1
-    is_out = False
     try:
         connection.handle(message)
         patience = PATIENCE_S if connection.version == LEGACY[0] else request.api.timing.comment_s
         while not await flow.first(patience):
             if _takes_events(request):
-                response = await _Events(request, flow, connection, session).run(headers)
-                is_out = flow.code is not None and not flow.waiting
-                return response
+                return await _Events(request, flow, connection, session).run(headers)
             while flow.waiting and (flow.code is None or len(flow.waiting) > 1):
                 flow.waiting.popleft()
-        is_out = True
         return _answered(request, flow, 200, headers)
     finally:
         session.posts -= 1
-        if not is_out:
-            session.cut(flow)
+        session.left(flow)
 
 
 def _session(request: Request) -> _Session:
@@ -656,15 +671,14 @@ async def get_messages(request: Request) -> StreamResponse:
     try:
         return await _Events(request, flow, session.connection, session).run({}, missed)
     finally:
-        if flow is not session.general and (flow.code is None or flow.waiting):
-            session.cut(flow)
+        session.left(flow)
 
 
 async def end_mcp_session(request: Request) -> StreamResponse:
     """End a session; its calls are cancelled."""
     _require_session(request)
     _sessions(request).end(_session(request))
-    return request.reply(b"", 204)
+    return request.empty(204)
 
 
 def _require_session(request: Request) -> None:
@@ -687,8 +701,9 @@ def _fault(
     return request.reply(jsonrpc.error(raw_id, code, text, data), _STATUS.get(code, 400))
 
 
+_EVENT = {"type": "string", "pattern": "^[0-9]+-[0-9]+$"}
 _HEADERS = (
-    Parameter(VERSION, "the revision that is spoken", TEXT),
+    Parameter(VERSION, "the revision that is spoken", {"enum": [MODERN, *LEGACY]}),
     Parameter(SESSION, "the session that `initialize` began, before 2026-07-28", TEXT),
     Parameter(METHOD, "the method of the body, from 2026-07-28", TEXT),
     Parameter(NAME, "what the body names, from 2026-07-28", TEXT),
@@ -719,7 +734,7 @@ ROUTES = (
         "/mcp",
         get_messages,
         (Answer(200, "messages", media=EVENTS),),
-        headers=(*_OF_SESSIONS, Parameter(LAST_EVENT, "resume after that event", TEXT)),
+        headers=(*_OF_SESSIONS, Parameter(LAST_EVENT, "resume after that event", _EVENT)),
         problems=(404, 405, 406),
     ),
     Route(

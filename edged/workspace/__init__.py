@@ -21,6 +21,7 @@ from edged.policy import Grant, Policy, covers
 from edged.sections import Files
 from edged.units import size_bytes
 from edged.workspace.homes import Homes
+from edged.workspace.room import Room
 from edged.workspace.threads import Changes, Threads
 
 if TYPE_CHECKING:
@@ -142,6 +143,7 @@ class Workspace:
         self._routes: dict[tuple[str, str, bool], Route] = {}
         """Ways within the callers' own directories, which nothing but the text decides."""
         self.threads, self.changes = Threads(), Changes()
+        self.room = Room(self._data, settings)
         self.read_max = size_bytes(settings.max_read_size)
 
     async def close(self) -> None:

@@ -124,6 +124,20 @@ class Way:
             raise DeniedError(_swapped(route.base))
         return fd
 
+    def make_room(self, growth: int) -> None:
+        """Count bytes that are about to be written.
+
+        Raises:
+            StoreError: the disk, or the caller's share of it, has no room for them.
+        """
+        room = self._workspace.room
+        try:
+            room.check_free(self._caller)
+            if self.route.place.root:
+                room.take(self._caller, growth)
+        except StoreError as error:
+            raise StoreError(f"{self.shown}: {error}") from None
+
     def place(self, path: str) -> Place:
         """Where another path leads for the same caller."""
         return self._workspace.place(self._caller, path)

@@ -22,6 +22,7 @@ from edged.errors import BusyError, DeniedError, EdgedError, Fault, InvalidArgum
 from edged.store import write_all
 from edged.workspace.beneath import acting_as, close, open_at, path_of
 from edged.workspace.opening import Way, fault
+from edged.workspace.room import BLOCK, LEAST
 
 TRIES = 8
 """How often the place of a file is looked up anew that others rename meanwhile."""
@@ -111,6 +112,7 @@ def replace(
                 old = _writable(spot)
                 new, temporary = _unnamed(spot)
             try:
+                way.make_room(_growth(old, len(data)))
                 _fill(
                     spot, new, data, old, like_directory=way.route.account is None, stopped=stopped
                 )
@@ -261,6 +263,11 @@ def _writable(spot: _Spot) -> os.stat_result | None:
         if error.errno != errno.ETXTBSY:
             raise
     return os.fstat(spot.old)
+
+
+def _growth(old: os.stat_result | None, size: int) -> int:
+    """Bytes of the disk that a file of this size takes more than the old one."""
+    return max(size, LEAST) - (0 if old is None else max(old.st_blocks * BLOCK, LEAST))
 
 
 def _unnamed(spot: _Spot) -> tuple[int, str]:
@@ -420,6 +427,7 @@ def append(
         before = os.fstat(fd)
         if stopped():
             raise StoppedError
+        way.make_room(len(data))
         try:
             write_all(fd, data)
             os.fsync(fd)

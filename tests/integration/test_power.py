@@ -52,6 +52,12 @@ class Place:
         with open(f"{folder}/edged.yaml", "w") as file:
             file.write(CONFIG)
 
+    def configure(self, line):
+        """Replace the last line of the configuration."""
+        lines = CONFIG.splitlines()[:-1]
+        with open(f"{self.folder}/edged.yaml", "w") as file:
+            file.write("\n".join([*lines, line, ""]))
+
     def spawn(self, *before):
         """Start one, behind the words of another program if need be."""
         options = ["--config", f"{self.folder}/edged.yaml", "--socket", self.socket]
@@ -239,6 +245,7 @@ def test_it_starts_on_a_full_disk_and_says_what_is_missing(place, until):
 
 def test_files_and_grants_on_a_full_disk_are_whole_or_refused(place, until):
     """Issue 4, Shows: nothing acknowledged is lost, nothing is half written."""
+    place.configure("tools: {echo: {enabled: true}, files: {quota: 0}}")
     os.mkdir(place.data)
     room = ["--size", str(1 << 20), "--perms", "0755", "--tmpfs", place.data]
     caps = ["--cap-add", "ALL"] if os.geteuid() == 0 else []
@@ -287,6 +294,29 @@ def test_files_and_grants_on_a_full_disk_are_whole_or_refused(place, until):
     denied = {row["path"] for row in place.ask("edged/grant")["denied"]}
     assert denied == set(answers)
     assert "Traceback" not in place.stderr()
+
+
+def test_calls_of_one_user_leave_the_disk_to_others(place, until):
+    """README, What holds a tool: a quarter of the disk, and room to remove files again."""
+    os.mkdir(place.data)
+    room = ["--size", str(32 << 20), "--perms", "0755", "--tmpfs", place.data]
+    caps = ["--cap-add", "ALL"] if os.geteuid() == 0 else []
+    place.start(until, "bwrap", "--die-with-parent", *caps, "--dev-bind", "/", "/", *room, "--")
+    text = "x" * (1 << 20)
+    written = 0
+    while not (result := place.call("write_file", path=f"{written}", content=text)).is_error:
+        written += 1
+        assert written < 32
+    assert written == 8, "MiB, a quarter"
+    assert "of the 8 MiB that they may" in result.for_llm
+    assert not place.call("write_file", path="0", content=text.upper()).is_error, "none the more"
+    more = place.call("append_file", path="0", content=text)
+    assert "/workspace/0: your files take 8 MiB" in more.for_llm
+    filled = place.call("exec", command="head -c 2M /dev/zero >more; sleep 60")
+    assert "it added more than 1 MiB to its directories" in filled.for_llm
+    assert not place.call("exec", command="rm more 0 1 2").is_error
+    assert not place.call("write_file", path="0", content=text).is_error
+    assert place.ask("edged/tools/state")["tools"]
 
 
 def test_messages_are_accepted_as_long_as_they_fit(place, until):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import random
 import re
 from pathlib import Path
 
@@ -297,6 +298,54 @@ async def test_who_goes_away_ends_what_is_waited_for_and_nothing_else(start, mod
         assert (ended["status"], ended["task_id"] == kept) == ("cancelled", False)
         views = (await board.call("spawn_status", OWNER)).structured["tasks"]
         assert {v["status"] for v in views if v["task_id"] == kept} == {"running"}
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_whoever_ends_what_and_when_no_place_is_lost(start, model, folder, seed):
+    """Callers that go away, tasks that are stopped, servers that fail, all at once."""
+    chance = random.Random(seed)
+    steps = [Say("ok"), READ, Refuse(400, "no"), Call((("spawn", {"task": "deeper"}),)), Hang()]
+    async with start(running=2, waiting=60, turns=3) as board:
+        service = board.it.daemon.services.agents()
+        model.next = lambda: chance.choice(steps)
+        calls = []
+        for number in range(40):
+            background = chance.random() < 0.4
+            call = board.begin("spawn", OWNER, task=f"task {number}", **{"async": background})
+            calls.append(call)
+            for _ in range(chance.randrange(20)):
+                await asyncio.sleep(0)
+            if chance.random() < 0.4:
+                chance.choice(calls).cancel()
+            if chance.random() < 0.3:
+                tasks = await service.tasks(OWNER)
+                alive = [t.task_id for t in tasks if t.status in ("running", "waiting")]
+                if alive:
+                    await service.stop(OWNER, chance.choice(alive))
+        model.next = lambda: Say("ok")
+        async with asyncio.timeout(BOUND_S):
+            for call in calls:
+                call.cancel()
+            while alive := [
+                t.task_id for t in await service.tasks(OWNER) if t.status in ("running", "waiting")
+            ]:
+                await service.stop(OWNER, alive[0])
+        assert service.health() == {"running": 0, "waiting": 0}
+        # Both places are there.
+        model.next, before = Hang, len(model.asked)
+        pair = [await board.call("spawn", OWNER, task="x", **{"async": True}) for _ in range(2)]
+        async with asyncio.timeout(BOUND_S):
+            while len(model.asked) < before + 2:
+                model.arrived.clear()
+                await model.arrived.wait()
+        assert service.health() == {"running": 2, "waiting": 0}
+        for one in pair:
+            await service.stop(OWNER, one.structured["task_id"])
+        tasks = await service.tasks(OWNER)
+    assert {t.status for t in tasks} <= {"completed", "failed", "cancelled"}
+    for task in tasks:
+        assert "end" in transcript(folder, task.task_id)[-1]
+    assert len(os.listdir(f"{folder}/subagents")) == len(tasks)
 
 
 async def test_the_last_answer_is_asked_to_be_a_report(start, model):

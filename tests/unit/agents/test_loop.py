@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from edged import results
-from edged.agents.loop import LAST, SAME_MAX, Budget, GaveUpError, Progress, work
+from edged.agents.loop import GONE, LAST, SAME_MAX, Budget, GaveUpError, Progress, work
 from edged.agents.providers import Outcomes, Question, Said, Told, ToolCall, Usage
 from edged.errors import DeniedError, ModelError
 
@@ -174,6 +174,24 @@ async def test_a_long_answer_of_a_tool_is_cut_in_its_middle():
     assert word == f"[{len(raw) + 2 - 300} characters are left out here: ask for less]"
     assert row.text.startswith('a {"x"')
     assert row.text.endswith('y"}')
+
+
+async def test_old_answers_of_tools_make_room_for_new_ones():
+    """A small model's context; what was said last is always there."""
+    raw = '{"x": "' + "y" * 2_000 + '"}'
+    script = [wants(("a", raw.replace("y", str(i), 1)), ("b", "{}")) for i in range(4)]
+    world = World(*script, ends())
+    budget = msgspec.structs.replace(BUDGET, context=2_100, tokens=10**6)
+    assert await world.work(budget) == "Done."
+    last = world.asked[-1].turns
+    told = [row.text for turn in last if isinstance(turn, Outcomes) for row in turn.rows]
+    assert told[0] == told[2] == GONE
+    assert told[1] == told[3] == "b {}", "what is short stays"
+    assert told[-2].startswith("a {")
+    assert GONE not in [row.text for row in world.asked[1].turns[2].rows]
+    world = World(*script, ends())
+    await world.work()
+    assert GONE not in str(world.asked[-1].turns), "where nobody says how much, all is there"
 
 
 async def test_work_that_is_cancelled_ends_its_calls():
