@@ -19,7 +19,7 @@ import msgspec
 from edged import log
 from edged.agents.loop import Budget, Model, Progress, Tools, work
 from edged.agents.providers import NAME_MAX, Question, Said, Told, Turn
-from edged.agents.store import Agent, Agents, Change, Creation, Listing, Status
+from edged.agents.store import Agent, Agents, Change, Creation, Listing, Status, doubts
 from edged.agents.transcript import (
     INTERRUPTED,
     End,
@@ -117,6 +117,9 @@ class Desk(Protocol):
         self, caller: Caller, patterns: tuple[str, ...] | None, found: frozenset[str], turns: int
     ) -> Opened:
         """The tools of one subagent; `found` are hidden ones that it has for so many turns."""
+
+    async def names(self, user: str) -> frozenset[str]:
+        """All tools of a user, whether or not they can be called now."""
 
     async def deliver(self, caller: Caller, text: str) -> None:
         """Send a message to the caller's channel.
@@ -272,7 +275,10 @@ class Service:
 
     async def listing(self, caller: Caller) -> Listing:
         """The caller's agents."""
-        return await self._in_turn(self._agents.listing, caller.user)
+        found = await self._in_turn(self._agents.listing, caller.user)
+        names = await self._desk.names(caller.user)
+        agents = tuple(_doubted(one, names) for one in found.agents)
+        return msgspec.structs.replace(found, agents=agents)
 
     async def get(self, caller: Caller, slug: str) -> Agent:
         """One of them.
@@ -280,7 +286,8 @@ class Service:
         Raises:
             NotFoundError, InvalidArgumentsError, ConfigError: as `Agents.get`.
         """
-        return await self._in_turn(self._agents.get, caller.user, slug)
+        agent = await self._in_turn(self._agents.get, caller.user, slug)
+        return _doubted(agent, await self._desk.names(caller.user))
 
     async def create(self, caller: Caller, asked: Creation) -> Agent:
         """Make one.
@@ -290,18 +297,20 @@ class Service:
             ExistsError, InvalidArgumentsError: as `Agents.create`.
         """
         _require_owner(caller)
-        return self._changed(caller, await self._in_turn(self._agents.create, caller.user, asked))
+        agent = await self._in_turn(self._agents.create, caller.user, asked)
+        return await self._changed(caller, agent)
 
     async def update(self, caller: Caller, slug: str, change: Change) -> Agent:
         """Change one; likewise."""
         _require_owner(caller)
         agent = await self._in_turn(self._agents.update, caller.user, slug, change)
-        return self._changed(caller, agent)
+        return await self._changed(caller, agent)
 
     async def take(self, caller: Caller, content: str) -> Agent:
         """Make one of a Markdown file's text; likewise."""
         _require_owner(caller)
-        return self._changed(caller, await self._in_turn(self._agents.take, caller.user, content))
+        agent = await self._in_turn(self._agents.take, caller.user, content)
+        return await self._changed(caller, agent)
 
     async def delete(self, caller: Caller, slug: str) -> None:
         """Remove one; likewise."""
@@ -347,9 +356,9 @@ class Service:
             # To its end, also where its caller is gone: two never write at once.
             return await _whole(act, *args)
 
-    def _changed(self, caller: Caller, agent: Agent) -> Agent:
+    async def _changed(self, caller: Caller, agent: Agent) -> Agent:
         self._publish("agents.changed", caller.user, {"slug": agent.slug})
-        return agent
+        return _doubted(agent, await self._desk.names(caller.user))
 
     # Subagents ----------------------------------------------------------------------------
 
@@ -376,9 +385,10 @@ class Service:
     async def _named(self, caller: Caller, slug: str) -> Agent:
         """One of the caller's agents; a model that guessed learns which there are."""
         try:
-            return await self.get(caller, slug)
+            return await self._in_turn(self._agents.get, caller.user, slug)
         except NotFoundError:
-            there = [one.slug for one in (await self.listing(caller)).agents[:NAMED_MAX]]
+            found = await self._in_turn(self._agents.listing, caller.user)
+            there = [one.slug for one in found.agents[:NAMED_MAX]]
             known = ", ".join(there) or "none"
             raise NotFoundError(f"no agent {slug!r}; there are: {known}") from None
 
@@ -745,6 +755,10 @@ class _Open:
 
     async def __aexit__(self, *_error: object) -> None:
         return
+
+
+def _doubted(agent: Agent, names: frozenset[str]) -> Agent:
+    return msgspec.structs.replace(agent, warnings=doubts(agent, names))
 
 
 def _is_of(head: Head, caller: Caller) -> bool:

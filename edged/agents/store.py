@@ -12,6 +12,7 @@ import os
 import re
 import stat
 import unicodedata
+from collections.abc import Collection
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -52,8 +53,12 @@ Status = Literal["enabled", "disabled"]
 Line = Annotated[str, Meta(min_length=1, max_length=200)]
 
 
-class Agent(msgspec.Struct, frozen=True):
-    """One agent, in the specification's shape; times are RFC 3339."""
+class Agent(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One agent, in the specification's shape; times are RFC 3339.
+
+    Attributes:
+        warnings: what is probably not meant so, for people; absent where there is nothing.
+    """
 
     slug: str
     name: str
@@ -64,6 +69,7 @@ class Agent(msgspec.Struct, frozen=True):
     status: Status
     created_at: str
     updated_at: str
+    warnings: tuple[str, ...] = ()
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -152,7 +158,8 @@ class Agents:
             try:
                 found.append(_read(path))
             except EdgedError as error:
-                problems.append(Problem(path, str(error).removeprefix(f"{path}: ")))
+                text = re.sub(rf"\A{re.escape(path)}:(\d+): ", r"line \1: ", str(error))
+                problems.append(Problem(path, text.removeprefix(f"{path}: ")))
         return Listing(tuple(found), tuple(problems))
 
     def get(self, user: str, slug: str) -> Agent:
@@ -311,6 +318,29 @@ class Agents:
         except (OSError, StoreError) as error:
             # On a disk that is full or read-only there are those that there are.
             log.warning(f"the agents that came with edged: {error}")
+
+
+def doubts(agent: Agent, names: Collection[str]) -> tuple[str, ...]:
+    """What an agent may call that is not there, in words.
+
+    Tools of MCP servers are there while their server is: of those nothing is said.
+
+    Args:
+        agent: whose `tool_permissions` are looked at.
+        names: of all tools.
+    """
+    found = []
+    for one in agent.tool_permissions:
+        if one == EVERY or one.startswith("mcp_"):
+            continue
+        if one.endswith("*"):
+            if not any(name.startswith(one[:-1]) for name in names):
+                found.append(f"tool_permissions: no tool's name begins with {one[:-1]!r}")
+        elif one not in names:
+            guess = yamlio.nearest(one, names)
+            hint = f"did you mean {guess!r}?" if guess else "edged tools --all lists them"
+            found.append(f"tool_permissions: there is no tool {one!r}: {hint}")
+    return tuple(found)
 
 
 def _digest(path: str) -> str:

@@ -76,7 +76,9 @@ def _act(args: Any, word: str) -> int:
     found = connect(args).request("edged/agents", asked)
     if args.json:
         show.json(found)
-    elif action == "show":
+        return 0
+    _warn(found)
+    if action == "show":
         _show(found)
     elif action in ("task", "stop"):
         _show_task(found)
@@ -111,9 +113,16 @@ def _list(args: Any) -> int:
         show.table(("SLUG", "STATUS", "MODEL", "DESCRIPTION"), rows)
     else:
         show.out("no agents: edged agents import FILE makes one of a Markdown file")
+    for agent in found["agents"]:
+        _warn(agent)
     for problem in found["problems"]:
         complain(f"{problem['file']}: {problem['reason']}", 0)
     return 0
+
+
+def _warn(agent: dict[str, Any]) -> None:
+    for warning in agent.get("warnings", ()):
+        complain(f"agent {agent['slug']}: {warning}", 0)
 
 
 def _show(agent: dict[str, Any]) -> None:
