@@ -199,7 +199,13 @@ class Agents:
         asked = {n: v for n, v in msgspec.structs.asdict(change).items() if v is not None}
         if "tool_permissions" in asked:
             asked["tool_permissions"] = tuple(asked["tool_permissions"])
-        return self._write(user, _checked(msgspec.structs.replace(before, **asked)))
+        after = _checked(msgspec.structs.replace(before, **asked))
+        if asked.keys() == {"status"}:
+            path = self._path(user, slug)
+            data = _switched(_taken(path)[0], after.status)
+            if _is(after, data, path):
+                return self._put(path, data)
+        return self._write(user, after)
 
     def delete(self, user: str, slug: str) -> None:
         """Remove one; the file, whatever is in it.
@@ -270,8 +276,11 @@ class Agents:
 
     def _write(self, user: str, agent: Agent) -> Agent:
         make_directory(self.directory(user), 0o750)
-        path, now = self._path(user, agent.slug), self._clock.now()
-        write_atomic(path, written(agent), 0o640)
+        return self._put(self._path(user, agent.slug), written(agent))
+
+    def _put(self, path: str, data: bytes) -> Agent:
+        now = self._clock.now()
+        write_atomic(path, data, 0o640)
         # The file's time is the agent's, so that a change by hand is one too.
         os.utime(path, (now, now))
         return _read(path)
@@ -367,9 +376,15 @@ def _read(path: str) -> Agent:
     Raises:
         ConfigError: with the line.
     """
-    slug = os.path.basename(path)[: -len(".md")]
-    if re.fullmatch(SLUG, slug) is None:
-        raise ConfigError("rename it: a-z, 0-9 and -, then .md", file=path)
+    return _agent(*_taken(path), path)
+
+
+def _taken(path: str) -> tuple[bytes, float]:
+    """What is in an agent's file, and when it was changed.
+
+    Raises:
+        ConfigError: it is none, or cannot be read.
+    """
     try:
         # Never a link that somebody laid to another file, nor what one would wait for.
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -380,11 +395,18 @@ def _read(path: str) -> Agent:
             data = file.read(frontmatter.FILE_MAX + 1)
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}", file=path) from None
+    return data, facts.st_mtime
+
+
+def _agent(data: bytes, time: float, path: str) -> Agent:
+    slug = os.path.basename(path)[: -len(".md")]
+    if re.fullmatch(SLUG, slug) is None:
+        raise ConfigError("rename it: a-z, 0-9 and -, then .md", file=path)
     front, body = _parsed(data, path)
     if front.slug not in ("", slug):
         reason = f"is {front.slug!r} and the file {slug}.md: make them the same"
         raise ConfigError(reason, file=path, key="slug")
-    changed = iso(facts.st_mtime)
+    changed = iso(time)
     agent = Agent(
         slug,
         front.name,
@@ -400,6 +422,32 @@ def _read(path: str) -> Agent:
         return _checked(agent)
     except InvalidArgumentsError as error:
         raise ConfigError(str(error), file=path) from None
+
+
+def _switched(data: bytes, status: Status) -> bytes:
+    """An agent's file with another status in the one line that says it; all else is kept."""
+    lines = re.findall(rb"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z", data)
+    fence = frontmatter.split(data, "").body_first_line - 2
+    for at, line in enumerate(lines[:fence]):
+        found = re.match(rb"(status[ \t]*:[ \t]*)[^\s#]+", line)
+        if found is not None:
+            lines[at] = found[1] + status.encode() + line[found.end() :]
+            break
+    else:
+        end = lines[0].lstrip(b"\xef\xbb\xbf").lstrip(b"- \t")
+        lines.insert(fence, b"status: " + status.encode() + end)
+    return b"".join(lines)
+
+
+def _is(agent: Agent, data: bytes, path: str) -> bool:
+    """Whether a file's text is that agent, whenever it was changed."""
+    try:
+        found = _agent(data, 0.0, path)
+    except ConfigError:
+        return False
+    # A file may leave out when it was made.
+    times = {"created_at": agent.created_at, "updated_at": agent.updated_at}
+    return msgspec.structs.replace(found, **times) == agent
 
 
 def _parsed(data: bytes, file: str) -> tuple[_Front, str]:
