@@ -46,6 +46,7 @@ from edged.identity import Caller
 from edged.results import mask
 from edged.sections import ModelProvider, Subagent
 from edged.wording import faulted
+from edged.yamlio import nearest
 
 _T = TypeVar("_T")
 
@@ -146,6 +147,7 @@ class Running:
         session: of its calls; nobody else knows it.
         depth: 1 where no subagent gave it.
         parent: the task of the subagent that gave it.
+        note: what its giver should know of it, or empty.
     """
 
     def __init__(
@@ -154,8 +156,10 @@ class Running:
         budget: Budget,
         parent: Running | None,
         watch: Callable[[str], None] | None = None,
+        note: str = "",
     ) -> None:
         self.head = head
+        self.note = note
         self.budget = budget
         self.parent = parent
         self.watch = watch
@@ -382,6 +386,17 @@ class Service:
             )
         return agent, *self._chosen(model or (agent.model if agent is not None else ""))
 
+    def _doubt(self, model: str, provider: str) -> str:
+        """What is said of a model whose name begins like a provider's, of which there is none."""
+        head, slash, _ = model.partition("/")
+        one = self._section.providers[provider]
+        if not slash or model == one.model or model in one.models.values():
+            return ""
+        return (
+            f"There is no provider {head[:NAME_MAX]!r}: {model[:LABEL_MAX]!r} was asked of "
+            f"{provider!r}, which is not known to have it."
+        )
+
     async def _named(self, caller: Caller, slug: str) -> Agent:
         """One of the caller's agents; a model that guessed learns which there are."""
         try:
@@ -441,7 +456,9 @@ class Service:
             iso(self._clock.now()),
             asked.in_background,
         )
-        one = Running(head, budget, parent, watch)
+        wanted = asked.model or (agent.model if agent is not None else "")
+        note = self._doubt(wanted, name) if wanted == model else ""
+        one = Running(head, budget, parent, watch, note)
         self._running[head.task_id] = self._by_session[one.session] = one
         self._publish(
             "subagent.start", caller.user, {"task_id": head.task_id, "label": head.label}
@@ -471,6 +488,9 @@ class Service:
 
         `NAME/MODEL` names the provider; a model that no provider is known to have goes to
         the default one as it is.
+
+        Raises:
+            InvalidArgumentsError: there is no provider, or `NAME` is nearly one's.
         """
         providers = self._section.providers
         default = self._section.default or next(iter(providers), "")
@@ -486,6 +506,13 @@ class Service:
             one = providers[name]
             if wanted in one.models or (wanted and wanted == one.model):
                 return name, one.models.get(wanted, wanted)
+        guess = nearest(head, providers) if slash else ""
+        if guess:
+            reason = (
+                f"there is no provider {head[:NAME_MAX]!r}; did you mean {guess!r}? "
+                f"There are: {', '.join(providers)}"
+            )
+            raise InvalidArgumentsError([Fault("model", reason)])
         settings = providers[default]
         return default, wanted or settings.model or next(iter(settings.models.values()))
 
