@@ -745,7 +745,9 @@ class Service:
         for view in await self.tasks(caller):
             if view.task_id == task_id:
                 return view
-        raise NotFoundError(f"no subagent {task_id[:40]!r}: spawn_status without one lists them")
+        raise NotFoundError(
+            f"no subagent {task_id[:40]!r}: edged agents tasks, or spawn_status, lists them"
+        )
 
     async def stop(self, caller: Caller, task_id: str) -> View:
         """Cancel one, and wait for its end.

@@ -238,6 +238,9 @@ class Agents:
         except ConfigError as error:
             raise InvalidArgumentsError([Fault("", str(error))]) from None
         slug = front.slug or slug_of(front.name)
+        if not slug:
+            reason = f"{front.name[:80]!r} has no letter a-z and no digit: write a `slug` too"
+            raise InvalidArgumentsError([Fault("name", reason)])
         if re.fullmatch(SLUG, slug) is None:
             reason = "must be a-z, 0-9 and -, 64 at most, beginning and ending with no -"
             raise InvalidArgumentsError([Fault("slug", reason)])
@@ -454,7 +457,11 @@ def _parsed(data: bytes, file: str) -> tuple[_Front, str]:
     parts = frontmatter.split(data, file)
     document = yamlio.load(parts.yaml_text, file, first_line=parts.yaml_first_line)
     front = yamlio.convert(document, _Front, file)
-    return front, _prompt(data.decode("utf-8-sig"), parts.body_first_line)
+    body = _prompt(data.decode("utf-8-sig"), parts.body_first_line)
+    if not body.strip():
+        reason = "the prompt below the front matter is empty: write what the agent is to do"
+        raise ConfigError(reason, file=file, line=parts.body_first_line)
+    return front, body
 
 
 def _prompt(text: str, first_line: int) -> str:

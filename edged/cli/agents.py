@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import Any
 
 from edged.cli import FAILED, UsageError, complain, show
 from edged.cli.parser import Parser, add_connection, add_json, connect
 from edged.client import Client
-from edged.errors import ConfigError
+from edged.errors import ConfigError, InvalidArgumentsError
 from edged.results import joined
 
 EXAMPLE = (
@@ -73,7 +74,14 @@ def _act(args: Any, word: str) -> int:
         asked = {"action": action, "content": _content(word)}
     elif action in ("task", "stop"):
         asked = {"action": action, "task_id": word}
-    found = connect(args).request("edged/agents", asked)
+    client = connect(args)
+    try:
+        found = client.request("edged/agents", asked)
+    except InvalidArgumentsError as error:
+        # The daemon was sent a text, and knows of no file.
+        name = "standard input" if word == "-" else word
+        text = re.sub("(?m)^( *)content:", lambda at: f"{at[1]}{name}:", str(error))
+        raise (InvalidArgumentsError.told(text) if action == "import" else error) from None
     if args.json:
         show.json(found)
         return 0

@@ -250,6 +250,8 @@ def test_the_socket_has_the_same(clean):
     assert clean.ask("edged/agents", action="tasks") == {"tasks": []}
     with pytest.raises(NotFoundError):
         clean.ask("edged/agents", action="task", task_id="none")
+    with pytest.raises(EdgedError, match="params: action: 'x' is none of create, "):
+        clean.ask("edged/agents", action="x")
     with pytest.raises(EdgedError, match="agent: system_prompt: is required"):
         clean.ask("edged/agents", action="create", agent={"name": "x"})
     with pytest.raises(EdgedError, match="status: 'on' is none of disabled, enabled"):
@@ -283,8 +285,18 @@ def test_the_command_line_has_the_same(clean, door):
     assert run("show", "researcher", code=1) == (
         "edged: no agent 'researcher': edged agents lists them\n"
     )
+    odd = clean.folder / "w.md"
+    odd.write_text("---\nname: w\nmodle: x\n---\nHi")
+    told = run("import", str(odd), code=1)
+    assert told == f"edged: {odd}:3: modle: unknown key; did you mean 'model'?\n"
+    odd.write_text("---\nname: w\nmodle: x\nslg: y\n---\nHi")
+    told = run("import", str(odd), code=1)
+    assert "content" not in told
+    assert f"{odd}:4: slg" in told
+    told = run("import", "-", stdin="---\nname: w\n---\n", code=1)
+    assert told.startswith("edged: standard input:4: the prompt below the front matter is empty")
     assert run("tasks") == "no tasks: edged agents run SLUG TASK begins one\n"
-    assert run("task", "x", code=1).startswith("edged: no subagent 'x'")
+    assert run("task", "x", code=1).startswith("edged: no subagent 'x': edged agents tasks")
     assert "requires_subagent" in run("run", "board-watcher", "Is", "all", "well?", code=1)
 
 

@@ -233,7 +233,7 @@ def test_a_file_of_another_users_is_not_listed(agents):
     ("file", "text", "reason"),
     [
         ("a.md", "no front matter", "the first line must be `---` alone"),
-        ("a.md", "---\nname: a\n---\n", "system_prompt: is required"),
+        ("a.md", "---\nname: a\n---\n", "line 4: the prompt below the front matter is empty"),
         ("a.md", "---\nname: a\nslug: b\n---\nHi", "slug: is 'b' and the file a.md"),
         ("a.md", "---\nname: a\nstatus: on\n---\nHi", "expected one of enabled, disabled"),
         ("a.md", "---\nname: a\nmodle: x\n---\nHi", "did you mean 'model'?"),
@@ -288,7 +288,7 @@ def test_the_document_of_the_specification_is_taken(agents):
         ("just text", "the first line must be `---`"),
         ("---\nmodel: x\n---\nHi", "name"),
         ("---\nname: a\nslug: ../a\n---\nHi", "slug: must be a-z"),
-        ("---\nname: 日本\n---\nHi", "slug: must be a-z"),
+        ("---\nname: ???\n---\nHi", r"name: '\?\?\?' has no letter"),
     ],
 )
 def test_a_text_that_is_no_agent_is_not_taken(agents, content, reason):
