@@ -9,6 +9,7 @@ Opens nothing for a caller and knows no sockets. Loop thread only.
 
 from __future__ import annotations
 
+import errno
 import os
 import weakref
 from collections.abc import Callable
@@ -281,6 +282,7 @@ class Policy:
             _trim(self._denied, DENIED_MAX)
         else:
             grant = self._granted(request, duration)
+            self._forget_gone(grant)
             self._grants[grant.id] = grant
             self._used[grant.id] = self._clock.monotonic()
             _trim(self._grants, GRANTS_MAX)
@@ -532,6 +534,17 @@ class Policy:
         self._drop(lambda one: one.duration == "session" and self._used.get(one.id, 0.0) < oldest)
         self._used = {name: at for name, at in self._used.items() if name in self._grants}
 
+    def _forget_gone(self, newer: Grant) -> None:
+        """Let a new grant stand in for older ones of what was there before."""
+        same = [
+            one
+            for one in self._grants.values()
+            if (one.user, one.path) == (newer.user, newer.path)
+        ]
+        for grant in same:
+            if not is_there(grant):
+                del self._grants[grant.id]
+
     def _drop(self, is_over: Callable[[Grant], bool]) -> None:
         """Forget grants that no store has."""
         gone = [one.id for one in self._grants.values() if is_over(one)]
@@ -622,6 +635,16 @@ def _followed(path: str) -> Spot:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise InvalidArgumentsError([Fault("path", f"cannot be followed: {reason}")]) from None
+
+
+def is_there(grant: Grant) -> bool:
+    """Whether what a grant is bound to is where it was: itself, or where it was to be made."""
+    try:
+        found = os.lstat(grant.anchor or grant.path)
+    except OSError as error:
+        # Who may not look cannot know.
+        return error.errno not in (errno.ENOENT, errno.ENOTDIR)
+    return (found.st_dev, found.st_ino) == (grant.device, grant.inode)
 
 
 def _is_for(grant: Grant, caller: Caller, session: str) -> bool:
