@@ -296,6 +296,8 @@ def raise_remote(message: str, data: Any) -> NoReturn:
     code = data.get("code") if isinstance(data, dict) else None
     kind = _by_code(EdgedError).get(str(code), EdgedError)
     error = kind.__new__(kind, message)
+    # An OSError takes its words in `__init__`, where a class has one of its own.
+    error.args = (message,)
     raise error
 
 

@@ -8,8 +8,9 @@ import threading
 
 import pytest
 
-from edged.client import SocketClient
+from edged.client import SocketClient, raise_remote
 from edged.errors import (
+    WIRE,
     BusyError,
     CallTimeoutError,
     EdgedError,
@@ -116,6 +117,15 @@ def test_refusal_comes_back_as_the_error_of_its_code(talk, code, kind):
         client.request("x")
     assert str(raised.value) == "no: do that"
     assert type(raised.value) is kind
+
+
+@pytest.mark.parametrize("code", WIRE)
+def test_words_of_every_refusal_arrive(code):
+    """Some classes are OSErrors too, or take more than words."""
+    with pytest.raises(EdgedError) as raised:
+        raise_remote("no: do that", {"code": code})
+    assert str(raised.value) == "no: do that"
+    assert raised.value.code == code
 
 
 def test_refusal_of_the_connection_itself_is_told(talk):
