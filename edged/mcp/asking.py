@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -18,7 +19,7 @@ import msgspec
 from edged import jsonrpc
 from edged.errors import DeniedError, Fault, InvalidArgumentsError
 from edged.mcp.seal import STATE_S, State, digest, seal, unseal
-from edged.mcp.types import LEVELS, TASKS, InputRequired, Meta, MissingCapabilityError
+from edged.mcp.types import LEVELS, NO_META, TASKS, InputRequired, Meta, MissingCapabilityError
 from edged.results import Block, joined
 from edged.tool import Ask
 
@@ -52,25 +53,22 @@ _encode = msgspec.json.Encoder().encode
 class Asker:
     """The client's side of one request: an `edged.tool.Client`. Loop thread only."""
 
-    __slots__ = (
-        "_about",
-        "_answers",
-        "_connection",
-        "_count",
-        "_credit",
-        "_found",
-        "_held",
-        "_is_over",
-        "_last",
-        "_later",
-        "_meta",
-        "_modern",
-        "_state",
-        "_subject",
-        "_timer",
-        "task",
-        "token",
-    )
+    # Most calls tell and ask nothing: what they do not need is not set for each of them.
+    token = b""
+    """What its progress is named by; empty where nobody wants any."""
+    task: Task | None = None
+    """What the call became, if it goes on after its answer."""
+    _count = 0.0
+    _last = 0.0
+    _credit = float(BURST)
+    _held: dict[str, Any] | None = None
+    _timer: asyncio.TimerHandle | None = None
+    _later: asyncio.TimerHandle | None = None
+    _is_over = False
+    _state: State | None = None
+    _answers: Mapping[str, Any] = MappingProxyType({})
+    _found: Mapping[str, tuple[str, Any]] = MappingProxyType({})
+    """Answers of this round and those before, with the digests of their questions."""
 
     def __init__(
         self,
@@ -95,21 +93,10 @@ class Asker:
         self._meta = meta
         self._modern = modern
         self._subject = subject
-        token = bytes(meta.progress_token)
-        self.token = token if token and token[0] in b'"-0123456789' else b""
-        self.task: Task | None = None
-        """What the call became, if it goes on after its answer."""
-        self._count = 0.0
-        self._last = 0.0
-        self._credit = float(BURST)
-        self._held: dict[str, Any] | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._later: asyncio.TimerHandle | None = None
-        self._is_over = False
-        self._state: State | None = None
-        self._answers: dict[str, Any] = {}
-        self._found: dict[str, tuple[str, Any]] = {}
-        """Answers of this round and those before, with the digests of their questions."""
+        if meta is not NO_META:
+            token = bytes(meta.progress_token)
+            if token and token[0] in b'"-0123456789':
+                self.token = token
 
     def flush(self) -> None:
         """The answer comes next: what was held back goes before it."""
@@ -119,11 +106,10 @@ class Asker:
     def end(self) -> None:
         """The request is answered or cancelled: nothing more goes out for it."""
         self._is_over = True
-        self._held = None
-        for timer in (self._timer, self._later):
-            if timer is not None:
-                timer.cancel()
-        self._timer = self._later = None
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._later is not None:
+            self._later.cancel()
 
     # Telling ------------------------------------------------------------------------------
 
@@ -271,17 +257,18 @@ class Asker:
     def _again(self, asks: Mapping[str, Ask], *, strict: bool) -> dict[str, Any]:
         """The answers that came along, or the end of this round."""
         questions = {key: digest(*ask) for key, ask in asks.items()}
-        known = self._state
+        known, found = self._state, dict(self._found)
         for key, ask in asks.items():
             if known is not None and known.answered.get(key) == questions[key]:
-                self._found[key] = questions[key], known.answers[key]
+                found[key] = questions[key], known.answers[key]
             elif key in self._answers and fits(ask, self._answers[key]):
                 asked = known is not None and known.asked.get(key) == questions[key]
                 if asked or not strict:
-                    self._found[key] = questions[key], self._answers[key]
-        missing = [key for key in asks if self._found.get(key, ("",))[0] != questions[key]]
+                    found[key] = questions[key], self._answers[key]
+        self._found = found
+        missing = [key for key in asks if found.get(key, ("",))[0] != questions[key]]
         if not missing:
-            return {key: self._found[key][1] for key in asks}
+            return {key: found[key][1] for key in asks}
         requests = {
             key: {"method": asks[key].method, "params": asks[key].params} for key in missing
         }

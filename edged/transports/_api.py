@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 import msgspec
 from aiohttp.http import HttpVersion11
-from aiohttp.web_protocol import RequestHandler, RequestPayloadError
+from aiohttp.web_protocol import RequestHandler
 from aiohttp.web_request import BaseRequest
 from aiohttp.web_response import Response, StreamResponse
 from aiohttp.web_server import Server
@@ -38,6 +38,7 @@ from edged.errors import (
 )
 from edged.identity import Caller
 from edged.registry import Session
+from edged.tokens import Token
 from edged.transports._calls import Calls
 from edged.transports._limits import Places, Rates, Timing
 from edged.transports._openapi import (
@@ -352,8 +353,6 @@ class Api:
         except TimeoutError:
             detail = "the body came too slowly"
             raise Refusal(408, "request_timeout", "Request timeout", detail) from None
-        except RequestPayloadError as error:
-            raise RemoteProtocolError(f"the body is broken: {error}") from None
         return bytes(body)
 
     def _too_large(self) -> TooLargeError:
@@ -477,20 +476,30 @@ class Api:
             )
             return caller, caller.peer
         if self.control.authenticate is not None:
-            known = self.control.authenticate(raw.headers)
-            if known is None:
+            found = self.control.authenticate(raw.headers)
+            if found is None:
                 raise UnauthenticatedError("the program that runs edged does not know you")
-            known = msgspec.structs.replace(
-                known, session=session, channel=channel, chat_id=chat_id
+            found = msgspec.structs.replace(
+                found, session=session, channel=channel, chat_id=chat_id
             )
-            return known, known.who
-        scheme, _, secret = raw.headers.get("Authorization", "").partition(" ")
-        token = self.control.tokens.find(secret.strip()) if scheme.lower() == "bearer" else None
+            return found, found.who
+        given = raw.headers.get("Authorization", "")
+        tokens, connection = self.control.tokens, cast("_Connection", raw.protocol)
+        known = connection.known
+        if known is not None and known[:2] == (given, tokens.version):
+            # The same words on the same connection: no need to look again.
+            token: Token | None = known[2]
+        else:
+            scheme, _, secret = given.partition(" ")
+            token = tokens.find(secret.strip()) if scheme.lower() == "bearer" else None
+            if token is not None:
+                connection.known = given, tokens.version, token
         if token is None:
+            scheme, _, secret = given.partition(" ")
             advice = self.control.tokens.advice()
-            given = scheme.lower() == "bearer" and secret.strip()
+            is_token = scheme.lower() == "bearer" and secret.strip()
             wrong = "this token is not valid (revoked or mistyped)"
-            told = wrong if given else "send Authorization: Bearer TOKEN"
+            told = wrong if is_token else "send Authorization: Bearer TOKEN"
             raise UnauthenticatedError(f"{told}; {advice}")
         peer = f"token {token.name}"
         return Caller(token.user, token.role, session, "http", peer, channel, chat_id), peer
@@ -506,7 +515,7 @@ class _Seat(NamedTuple):
 class _Connection(RequestHandler):
     """aiohttp's connection, with its place and edged's words for what is no HTTP."""
 
-    __slots__ = ("_places", "_strangers", "seat")
+    __slots__ = ("_places", "_strangers", "known", "seat")
 
     def __init__(
         self, strangers: dict[_Connection, None], places: Places, *args: Any, **kw: Any
@@ -514,6 +523,8 @@ class _Connection(RequestHandler):
         super().__init__(*args, **kw)
         self._strangers = strangers
         self._places = places
+        self.known: tuple[str, int, Token] | None = None
+        """The last `Authorization` that was good, with the tokens' version, and its token."""
         self.seat: _Seat | None = None
         """Whose place it has; None until someone said who they are."""
 
