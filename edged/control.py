@@ -102,7 +102,7 @@ class Control:
         catalogue: Catalogue,
         tokens: Tokens,
         *,
-        spawn: Callable[[Coroutine[Any, Any, None]], object],
+        spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
         listeners: Callable[[], list[str]],
         authenticate: Callable[[Mapping[str, str]], Caller | None] | None = None,
         health: Callable[[], dict[str, Any]] = dict,
@@ -127,6 +127,14 @@ class Control:
         self.tokens = tokens
         self.spawn = spawn
         self.authenticate = authenticate
+        self.seal_key = os.urandom(32)
+        """What MCP's clients carry between two requests is sealed with it."""
+        self.resources: list[Any] = []
+        """What there is to read beside edged's own (`edged.mcp.resources.Source`)."""
+        self.prompts: list[Any] = []
+        """Prompts beside the skills (`edged.mcp.prompts.Source`)."""
+        self.tasks: Any = None
+        """Calls that go on after their answer (`edged.mcp.tasks.Tasks`); None before the first."""
         self._listeners = listeners
         self._health = health
         self._sessions: dict[tuple[str, str], Session] = {}

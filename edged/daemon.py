@@ -399,6 +399,8 @@ class Daemon:
             found["messages"] = self._outbox.health()
         if self._servers is not None:
             found["mcp"] = self._servers.health()
+        if self._agents is not None:
+            found["subagents"] = self._agents.health()
         return found
 
     def _open_history(self, board: Board) -> History | None:
@@ -512,6 +514,8 @@ class Daemon:
             self._stack.callback(hotplug.close)
         if os.path.exists(parts.jobs_file(self.data)):
             _ = self.spawn(self._resume_jobs())
+        if parts.has_subagents(self.data):
+            _ = self.spawn(self._open_agents().resume())
         if self._outbox is not None:
             _ = self.spawn(self._resume_messages(self._outbox))
         if parts.has_mcp_servers(self._loaded, self.services):
@@ -535,6 +539,7 @@ class Daemon:
             lines.append("the board is simulated (--sim)")
             if self.config.board != BoardConfig():
                 lines.append("warning: board: of the configuration is not used with --sim")
+        lines += [f"warning: {doubt}" for doubt in self._doubts()]
         if self.config.sandbox == "none":
             lines.append("warning: sandbox: none: tools run without a sandbox")
         return lines

@@ -32,7 +32,7 @@ from edged.identity import Caller
 from edged.registry import NAME_MAX, Registry, Session
 from edged.results import Block, Result, Text
 from edged.services import Services
-from edged.tool import Context, Tool
+from edged.tool import Client, Context, Interrupted, Tool
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -69,7 +69,9 @@ class Call:
         "_on_done",
         "caller",
         "cancelled",
+        "client",
         "id",
+        "interrupted",
         "masked",
         "name",
         "on_update",
@@ -96,6 +98,8 @@ class Call:
         self.task: asyncio.Task[None] | None = None
         self.on_update: Update | None = None
         self.masked: tuple[str, ...] = ()
+        self.client: Client | None = None
+        self.interrupted: Interrupted | None = None
         self._on_done: Callable[[Call], None] | None = None
 
     @property
@@ -190,6 +194,7 @@ class Dispatcher:
         timeout_s: float | None = None,
         on_update: Update | None = None,
         masked: tuple[str, ...] = (),
+        client: Client | None = None,
     ) -> Call:
         """Accept one call.
 
@@ -201,6 +206,7 @@ class Dispatcher:
             timeout_s: above 0, and never longer than the tool's own.
             on_update: gets each update until the end.
             masked: what else is masked: secrets of the call that makes this one.
+            client: what else than a result the calling program takes.
 
         Raises:
             UnknownToolError, DeniedError, ToolUnavailableError, BusyError,
@@ -211,6 +217,7 @@ class Dispatcher:
         call.raw = raw
         call.started = self.services.clock.monotonic()
         call.masked = masked or self._secrets
+        call.client = client
         try:
             params = self._accept(call, timeout_s)
         except EdgedError as error:
@@ -310,6 +317,7 @@ class Dispatcher:
             lambda names, turns: self._promote(call, names, turns),
             call.masked,
             is_watched=call.on_update is not None,
+            client=call.client,
         )
         try:
             outcome = tool.run(params, context)
@@ -444,8 +452,20 @@ class Dispatcher:
             def shown(content: list[Block]) -> None:
                 self._update(outer, content)
 
-        call = self.start(caller, outer.session, name, raw, on_update=shown, masked=outer.masked)
-        return await call.wait()
+        relays = outer.tool is not None and outer.tool.relays
+        call = self.start(
+            caller,
+            outer.session,
+            name,
+            raw,
+            on_update=shown,
+            masked=outer.masked,
+            client=outer.client if relays else None,
+        )
+        result = await call.wait()
+        if call.interrupted is not None:
+            raise call.interrupted
+        return result
 
     def _promote(self, call: Call, names: list[str], turns: int) -> None:
         if call.session is not None:
@@ -551,6 +571,9 @@ def _mended(content: list[Block]) -> list[Block]:
 
 
 def _failed(call: Call, tool: Tool, error: Exception) -> tuple[Result, str]:
+    if isinstance(error, Interrupted):
+        call.interrupted = error
+        return results.failure(str(error)), "interrupted"
     if isinstance(error, EdgedError):
         return results.failure(str(error)), error.code
     place = traceback.extract_tb(error.__traceback__)[-1:]

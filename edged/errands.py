@@ -124,7 +124,7 @@ class Errands:
             found: hidden tools that it need not find again.
             turns: for how many.
         """
-        made = Toolbox(self._dispatcher, self._look, caller, patterns)
+        made = Toolbox(self._dispatcher, self._look, self._wait_fresh, caller, patterns)
         made.give(found, turns)
         return made
 
@@ -142,9 +142,14 @@ class Errands:
     async def _look(self, user: str, name: str) -> None:
         """Make sure that a user's own tools are known; perhaps nobody asked for them yet."""
         if not self._registry.has(user, name):
-            waits = self._fresh(user)
-            if waits is not None:
-                await asyncio.wait([waits])
+            await self._wait_fresh(user)
+
+    async def _wait_fresh(self, user: str) -> None:
+        """Look for changes of a user's tools, where it is time to."""
+        waits = self._fresh(user)
+        if waits is not None:
+            # Others wait for the same future: who is cancelled must not cancel it.
+            await asyncio.wait([waits])
 
 
 class Toolbox:
@@ -154,10 +159,11 @@ class Toolbox:
         self,
         dispatcher: Dispatcher,
         look: Callable[[str, str], Awaitable[None]],
+        fresh: Callable[[str], Awaitable[None]],
         caller: Caller,
         patterns: tuple[str, ...] | None,
     ) -> None:
-        self._dispatcher, self._look = dispatcher, look
+        self._dispatcher, self._look, self._fresh = dispatcher, look, fresh
         self._caller, self._patterns = caller, patterns
         self._session = Session(caller.session, dispatcher.services.clock, by_clock=False)
 
@@ -166,9 +172,11 @@ class Toolbox:
         there = self._dispatcher.registry.view(self._caller.user).hidden
         self._session.promote(names & there.keys(), turns)
 
-    def definitions(self, form: str) -> list[dict[str, Any]]:
+    async def definitions(self, form: str) -> list[dict[str, Any]]:
         """Those that it is told of now: enabled ones, and hidden ones that it found."""
-        user, promoted = self._caller.user, self._session.promoted()
+        user = self._caller.user
+        await self._fresh(user)
+        promoted = self._session.promoted()
         pages = self._dispatcher.registry.pages(user, cast("Format", form), promoted)
         rows = [row for page in pages for row in msgspec.json.decode(page)]
         return [row for row in rows if self._is_allowed(row.get("function", row)["name"])]

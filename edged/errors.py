@@ -92,9 +92,17 @@ class UnauthenticatedError(EdgedError, PermissionError):
 
 
 class DeniedError(EdgedError, PermissionError):
-    """The caller is known but may not do this."""
+    """The caller is known but may not do this.
+
+    Attributes:
+        unconfirmed: what a person could still agree to, as in "wants to …"; else empty.
+    """
 
     code = "denied"
+
+    def __init__(self, reason: str, *, unconfirmed: str = "") -> None:
+        self.unconfirmed = unconfirmed
+        super().__init__(reason)
 
 
 class ToolUnavailableError(EdgedError, RuntimeError):

@@ -44,6 +44,7 @@ class Events:
         self._clock = clock
         self._ring: deque[tuple[int, float, str, str, dict[str, Any]]] = deque(maxlen=KEPT)
         self._listeners: dict[int, Callable[[Event], None]] = {}
+        self._of_kind: dict[str, dict[int, Callable[[Event], None]]] = {}
         self._failing: set[int] = set()
         self._next_listener = 0
         self.last_id = int(clock.now() * 1_000_000)
@@ -53,9 +54,10 @@ class Events:
         self.last_id += 1
         row = (self.last_id, self._clock.now(), kind, user, data)
         self._ring.append(row)
-        if self._listeners:
+        of_kind = self._of_kind.get(kind)
+        if self._listeners or of_kind:
             event = _event(row)
-            for key, listener in tuple(self._listeners.items()):
+            for key, listener in (*self._listeners.items(), *(of_kind or {}).items()):
                 try:
                     listener(event)
                 except Exception as error:  # noqa: BLE001  the publisher's work goes on
@@ -66,14 +68,24 @@ class Events:
             self._failing.add(key)
             log.error(f"a listener of events failed: {type(error).__name__}: {error}")
 
-    def subscribe(self, listener: Callable[[Event], None]) -> Callable[[], None]:
-        """Call `listener` for each event from here on; returns the way to stop it."""
+    def subscribe(
+        self, listener: Callable[[Event], None], kinds: tuple[str, ...] = ()
+    ) -> Callable[[], None]:
+        """Call `listener` for each event from here on; returns the way to stop it.
+
+        Args:
+            listener: is told.
+            kinds: those that it is told of; empty for all. Others cost nothing then.
+        """
         key = self._next_listener
         self._next_listener += 1
-        self._listeners[key] = listener
+        tables = [self._of_kind.setdefault(kind, {}) for kind in kinds] or [self._listeners]
+        for table in tables:
+            table[key] = listener
 
         def stop() -> None:
-            self._listeners.pop(key, None)
+            for table in tables:
+                table.pop(key, None)
             self._failing.discard(key)
 
         return stop

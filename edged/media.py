@@ -112,6 +112,15 @@ class Media:
                     return medium
         raise NotFoundError(f"no medium {key[:64]!r}: it expired or was never yours")
 
+    def rows(self, user: str) -> list[Medium]:
+        """A user's media, the oldest first."""
+        with self._lock:
+            return [
+                medium
+                for medium in self._of(user).values()
+                if medium.id not in self._writing and not self._is_old(medium)
+            ]
+
     def file(self, caller: Caller, reference: str) -> str:
         """The file of a medium that a caller may have.
 

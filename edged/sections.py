@@ -456,6 +456,9 @@ class ModelProvider(Section, frozen=True):
     models: Annotated[
         dict[str, str], Meta(description="other names for its models: {claude-3-5-sonnet: small}")
     ] = {}
+    context: Annotated[
+        int, Meta(ge=0, le=100_000_000, description="tokens that it takes at once; 0: enough")
+    ] = 0
     api_key: Annotated[str, Meta(description="!secret NAME")] = ""
     api_keys: Annotated[list[str], Meta(description="more keys; used in turn")] = []
     headers: Annotated[dict[str, str], Meta(description="of each request; !secret NAME")] = {}

@@ -45,6 +45,8 @@ class Tokens:
         self._store = store
         self._clock = clock
         self.first = os.path.join(data, FIRST_FILE)
+        self.version = 0
+        """Rises with each change."""
         self._tokens: dict[str, Token] = {t.name: t for t in store.load("tokens", list[Token], [])}
 
     def advice(self) -> str:
@@ -116,6 +118,7 @@ class Tokens:
     def _save(self, tokens: dict[str, Token]) -> None:
         self._store.save("tokens", list(tokens.values()))
         self._tokens = tokens
+        self.version += 1
 
 
 def _new_secret() -> str:

@@ -6,8 +6,8 @@ wraps a function and registers nothing.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any, Literal, TypeAlias, get_type_hints
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, get_type_hints
 
 import msgspec
 
@@ -24,6 +24,55 @@ ARGUMENTS_MAX = 16 << 20
 """Bytes of a call's inputs: a whole message may be no larger (contract, section 5)."""
 
 
+class Interrupted(Exception):  # noqa: N818  no fault: the call goes on by another request
+    """A call ends without a result of its tool; the door that it came by says how to go on."""
+
+
+class Ask(NamedTuple):
+    """One question to the client: a method of MCP's (`elicitation/create`), and its params."""
+
+    method: str
+    params: dict[str, Any]
+
+
+class Client(Protocol):
+    """The program that made a call, where it takes more than a result."""
+
+    def can(self, method: str) -> bool:
+        """Whether it may be asked so: `elicitation/create`, `roots/list` ..."""
+
+    def log(self, level: str, data: Any, logger: str = "") -> None:
+        """Send a message of RFC 5424's severities, where the client wants such."""
+
+    def progress(self, done: float, total: float | None = None, message: str = "") -> None:
+        """Say how far the call is."""
+
+    def defer(self, *, required: bool = False) -> None:
+        """Say that this will be long: a client that takes tasks is answered with one now.
+
+        Args:
+            required: whether the call is of no use otherwise.
+
+        Raises:
+            Interrupted: let it pass: it is required, and the client takes none.
+        """
+
+    async def ask(self, asks: Mapping[str, Ask], *, strict: bool = False) -> dict[str, Any]:
+        """Ask, and wait for all answers, by the same keys.
+
+        The tool may be run again from its beginning to get them: ask before you act, and
+        the same again in the same order.
+
+        Args:
+            asks: by names that are unique within the call.
+            strict: only an answer to a question that was asked for this very call counts.
+
+        Raises:
+            DeniedError: the client cannot be asked so, or did not answer.
+            Interrupted: let it pass: the client asks, and calls again.
+        """
+
+
 class Context(msgspec.Struct, frozen=True, gc=False):
     """The facts of one call, for the tool that runs it.
 
@@ -38,6 +87,7 @@ class Context(msgspec.Struct, frozen=True, gc=False):
         promote: makes hidden tools callable in this session for N turns.
         masked: secrets of this call and those around it; never in what comes out.
         is_watched: whether anyone looks at the updates.
+        client: what the calling program takes beside a result; None for nothing.
     """
 
     caller: Caller
@@ -50,6 +100,7 @@ class Context(msgspec.Struct, frozen=True, gc=False):
     promote: Callable[[list[str], int], None]
     masked: tuple[str, ...] = ()
     is_watched: bool = True
+    client: Client | None = None
 
 
 class Hints(msgspec.Struct, frozen=True):
@@ -86,7 +137,8 @@ class Tool:
     as it is. `status` disabled is the configuration's word, blocked the tool's own.
     `requires` names the families (`edged.registry.FAMILIES`) that must be on.
     `output_schema` is of the structured value of every result that is no failure; None
-    where there may be none.
+    where there may be none. `relays`: it does nothing but call another, which may ask its
+    client as if it were called itself.
     """
 
     __slots__ = (
@@ -94,6 +146,7 @@ class Tool:
         "_fields",
         "_make_schema",
         "_make_type",
+        "_mirrored",
         "_schema",
         "_type",
         "aliases",
@@ -113,6 +166,7 @@ class Tool:
         "permissions",
         "problem",
         "reason_code",
+        "relays",
         "renew",
         "requires",
         "run",
@@ -157,6 +211,7 @@ class Tool:
         arguments_max: int = ARGUMENTS_MAX,
         requires: tuple[str, ...] = (),
         output_schema: dict[str, Any] | None = None,
+        relays: bool = False,
     ) -> None:
         self.name = name
         self.run = run
@@ -165,6 +220,7 @@ class Tool:
         self._make_type = make_type
         self._make_schema = make_schema
         self._schema: dict[str, Any] | None = None
+        self._mirrored: tuple[tuple[tuple[str, ...], str], ...] | None = None
         self._type: type[msgspec.Struct] | None = None
         self._decoder: msgspec.json.Decoder[Any] | None = None
         self._fields: dict[str, msgspec.structs.FieldInfo] | None = None
@@ -191,6 +247,7 @@ class Tool:
         self.arguments_max = arguments_max
         self.requires = requires
         self.output_schema = output_schema
+        self.relays = relays
 
     @property
     def type(self) -> type[msgspec.Struct]:
@@ -213,6 +270,13 @@ class Tool:
             make = self._make_schema
             self._schema = make() if make is not None else schema_of(self.type)
         return self._schema
+
+    @property
+    def mirrored(self) -> tuple[tuple[tuple[str, ...], str], ...]:
+        """Inputs that HTTP clients of MCP repeat in headers: path, and `x-mcp-header`."""
+        if self._mirrored is None:
+            self._mirrored = tuple(_mirrored(self.schema, ()))
+        return self._mirrored
 
     def decode(self, raw: bytes) -> msgspec.Struct:
         """The fast decode; raises msgspec's errors.
@@ -319,6 +383,13 @@ def schema_of(kind: type[msgspec.Struct]) -> dict[str, Any]:
         del root["required"]
     root["additionalProperties"] = False
     return root
+
+
+def _mirrored(schema: dict[str, Any], path: tuple[str, ...]) -> Iterator[Any]:
+    for name, node in schema.get("properties", {}).items():
+        if "x-mcp-header" in node:
+            yield (*path, name), node["x-mcp-header"]
+        yield from _mirrored(node, (*path, name))
 
 
 _JSON_TYPES = {str: "string", int: "integer"}

@@ -32,6 +32,8 @@ LAST = Told("This is your last answer: report now what you have, without calling
 CHARACTERS = 4
 """Of a token, where the server does not count them."""
 
+GONE = "[this answer is left out: there was no room for it; call again if you need it]"
+
 
 class Model(Protocol):
     """Who is asked."""
@@ -49,7 +51,7 @@ class Model(Protocol):
 class Tools(Protocol):
     """What a subagent may call."""
 
-    def definitions(self, form: str) -> list[dict[str, Any]]:
+    async def definitions(self, form: str) -> list[dict[str, Any]]:
         """Those that it is told of now, in a provider's form."""
 
     async def call(self, name: str, raw: bytes) -> Result:
@@ -72,6 +74,7 @@ class Budget(msgspec.Struct, frozen=True):
         answer_tokens: of one answer.
         temperature: None leaves it to the server.
         result: characters of a tool's answer that the model is shown.
+        context: tokens of a question and its answer; 0 is no bound.
     """
 
     turns: int
@@ -79,6 +82,7 @@ class Budget(msgspec.Struct, frozen=True):
     answer_tokens: int
     temperature: float | None = None
     result: int = 16_384
+    context: int = 0
 
 
 class Progress(msgspec.Struct):
@@ -128,10 +132,13 @@ async def work(
     for left in reversed(range(budget.turns)):
         if turns[1:] and not left:
             turns.append(LAST)
+        defined = tuple(await tools.definitions(model.form))
+        if budget.context:
+            _make_room(turns, _length((question.system, defined)), budget)
         asked = msgspec.structs.replace(
             question,
             turns=tuple(turns),
-            tools=tuple(tools.definitions(model.form)),
+            tools=defined,
             max_tokens=budget.answer_tokens,
             temperature=budget.temperature,
         )
@@ -188,7 +195,28 @@ def _cut(budget: Budget) -> str:
 
 def _estimate(turns: list[Turn], said: Said) -> int:
     """Tokens of a question and its answer; a budget holds also where nobody counts."""
-    return len(msgspec.json.encode((turns, said))) // CHARACTERS
+    return _length((turns, said)) // CHARACTERS
+
+
+def _length(value: Any) -> int:
+    return len(msgspec.json.encode(value))
+
+
+def _make_room(turns: list[Turn], fixed: int, budget: Budget) -> None:
+    """Leave out the oldest answers of tools until the rest fits; never the last ones."""
+    room = (budget.context - budget.answer_tokens) * CHARACTERS - fixed
+    over = sum(map(_length, turns)) - room
+    last = max((at for at, turn in enumerate(turns) if isinstance(turn, Outcomes)), default=0)
+    for at, turn in enumerate(turns[:last]):
+        if over <= 0:
+            return
+        if isinstance(turn, Outcomes):
+            rows = [
+                msgspec.structs.replace(row, text=min(row.text, GONE, key=len))
+                for row in turn.rows
+            ]
+            turns[at] = Outcomes(tuple(rows))
+            over -= _length(turn) - _length(turns[at])
 
 
 def _fitted(text: str, longest: int) -> str:

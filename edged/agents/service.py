@@ -18,7 +18,7 @@ import msgspec
 
 from edged import log
 from edged.agents.loop import Budget, Model, Progress, Tools, work
-from edged.agents.providers import Question, Told, Turn
+from edged.agents.providers import NAME_MAX, Question, Said, Told, Turn
 from edged.agents.store import Agent, Agents, Change, Creation, Listing, Status
 from edged.agents.transcript import (
     INTERRUPTED,
@@ -26,6 +26,7 @@ from edged.agents.transcript import (
     Head,
     State,
     Transcript,
+    finish,
     forget,
     remembered,
 )
@@ -48,6 +49,9 @@ from edged.sections import ModelProvider, Subagent
 _T = TypeVar("_T")
 
 LABEL_MAX = 60
+NAMED_MAX = 50
+"""Agents that a refusal names."""
+
 SHOWN_MAX = 8_000
 """Characters of a task that its views repeat; its transcript has all."""
 
@@ -140,10 +144,17 @@ class Running:
         parent: the task of the subagent that gave it.
     """
 
-    def __init__(self, head: Head, budget: Budget, parent: Running | None) -> None:
+    def __init__(
+        self,
+        head: Head,
+        budget: Budget,
+        parent: Running | None,
+        watch: Callable[[str], None] | None = None,
+    ) -> None:
         self.head = head
         self.budget = budget
         self.parent = parent
+        self.watch = watch
         self.depth: int = 1 if parent is None else parent.depth + 1
         self.session = f"subagent-{head.task_id}-{secrets.token_hex(8)}"
         self.progress = Progress()
@@ -237,6 +248,11 @@ class Service:
         self._ended: dict[str, tuple[Head, End]] | None = None
         """Oldest first; None until somebody asks."""
 
+    def health(self) -> dict[str, int]:
+        """Facts for `status`."""
+        states = [one.state for one in self._running.values()]
+        return {"running": states.count("running"), "waiting": states.count("waiting")}
+
     def wind_down(self) -> None:
         """Begin nothing more; what is cancelled from now on was interrupted."""
         self._closing = True
@@ -327,7 +343,8 @@ class Service:
 
     async def _in_turn(self, act: Callable[..., _T], *args: Any) -> _T:
         async with self._changing:
-            return await asyncio.to_thread(act, *args)
+            # To its end, also where its caller is gone: two never write at once.
+            return await _whole(act, *args)
 
     def _changed(self, caller: Caller, agent: Agent) -> Agent:
         self._publish("agents.changed", caller.user, {"slug": agent.slug})
@@ -348,15 +365,31 @@ class Service:
             DeniedError: it is switched off.
             InvalidArgumentsError: there is no model that could be asked.
         """
-        agent = await self.get(caller, slug) if slug else None
+        agent = await self._named(caller, slug) if slug else None
         if agent is not None and agent.status == "disabled":
             raise DeniedError(
                 f"agent {agent.slug!r} is switched off: edged agents enable {agent.slug}"
             )
         return agent, *self._chosen(model or (agent.model if agent is not None else ""))
 
-    async def start(self, caller: Caller, asked: Task) -> Running:
+    async def _named(self, caller: Caller, slug: str) -> Agent:
+        """One of the caller's agents; a model that guessed learns which there are."""
+        try:
+            return await self.get(caller, slug)
+        except NotFoundError:
+            there = [one.slug for one in (await self.listing(caller)).agents[:NAMED_MAX]]
+            known = ", ".join(there) or "none"
+            raise NotFoundError(f"no agent {slug!r}; there are: {known}") from None
+
+    async def start(
+        self, caller: Caller, asked: Task, watch: Callable[[str], None] | None = None
+    ) -> Running:
         """Begin a task; it goes on whether or not somebody waits for it.
+
+        Args:
+            caller: who gives it.
+            asked: what is to be done.
+            watch: told in words what the model wants next, while it works.
 
         Raises:
             NotFoundError: no such agent.
@@ -374,7 +407,7 @@ class Service:
                 f"subagents are {self._section.depth} deep at most: do it yourself, or raise "
                 "tools.subagent.depth"
             )
-        budget = self._budget(asked, parent)
+        budget = self._budget(asked, parent, name)
         await self._remember()
         # From here on nothing is waited for: whoever comes next counts this one.
         if self._closing:
@@ -384,6 +417,7 @@ class Service:
         head = Head(
             secrets.token_hex(4),
             caller.user,
+            caller.role,
             caller.who,
             caller.channel,
             caller.chat_id,
@@ -394,8 +428,9 @@ class Service:
             model,
             parent.head.task_id if parent is not None else "",
             iso(self._clock.now()),
+            asked.in_background,
         )
-        one = Running(head, budget, parent)
+        one = Running(head, budget, parent, watch)
         self._running[head.task_id] = self._by_session[one.session] = one
         self._publish(
             "subagent.start", caller.user, {"task_id": head.task_id, "label": head.label}
@@ -453,7 +488,7 @@ class Service:
         """The life of one task."""
         end, transcript = INTERRUPTED, None
         try:
-            transcript, is_cancelled = await _whole(Transcript, self._directory, one.head)
+            transcript, is_cancelled = await _done(Transcript, self._directory, one.head)
             if not is_cancelled:
                 end = await self._worked(one, caller, asked, agent, transcript)
         except StoreError as error:
@@ -511,14 +546,14 @@ class Service:
                 one.state = "running"
                 async with scope:
                     scope.reschedule(asyncio.get_running_loop().time() + limit)
-                    await self._noted(transcript, tools, question.turns[0])
+                    await self._noted(one, transcript, tools, question.turns[0])
                     text = await work(
                         self.line(one.head.provider),
                         tools,
                         question,
                         one.budget,
                         one.progress,
-                        lambda turn: self._noted(transcript, tools, turn),
+                        lambda turn: self._noted(one, transcript, tools, turn),
                     )
             return End("completed", self._clean(text))
         except (TimeoutError, EdgedError) as error:
@@ -536,7 +571,7 @@ class Service:
         """A report without secrets, of a length that can be kept."""
         return cut(mask(text, self._masked), REPORT_MAX)
 
-    def _budget(self, asked: Task, parent: Running | None) -> Budget:
+    def _budget(self, asked: Task, parent: Running | None, provider: str) -> Budget:
         """What a task may use; a child lives on what its parent has left.
 
         Raises:
@@ -554,9 +589,17 @@ class Service:
             asked.max_tokens or section.answer_tokens,
             asked.temperature,
             size(section.result),
+            section.providers[provider].context,
         )
 
-    async def _noted(self, transcript: Transcript, tools: Opened, turn: Turn) -> None:
+    async def _noted(
+        self, one: Running, transcript: Transcript, tools: Opened, turn: Turn
+    ) -> None:
+        if one.watch is not None and isinstance(turn, Said) and turn.calls:
+            wanted = ", ".join(call.name[:NAME_MAX] for call in turn.calls)
+            one.watch(
+                f"{one.head.label}: turn {one.progress.turns} of {one.budget.turns}: {wanted}"
+            )
         row = msgspec.to_builtins(turn)
         row.pop("items", None)
         for call in row.get("calls", ()):
@@ -564,12 +607,13 @@ class Service:
         # A line is masked as text: what is in it may be anywhere in it.
         clean = mask(msgspec.json.encode(row).decode(), self._masked)
         line = {"time": iso(self._clock.now()), **msgspec.json.decode(clean)}
-        await asyncio.to_thread(transcript.add, line)
+        # To its end, so that the last line is the last one also where this is cancelled.
+        await _whole(transcript.add, line)
 
     async def _write_end(self, one: Running, transcript: Transcript, end: End) -> None:
         """Make the end last; a cancelled task's too, for this line tells of it later."""
         try:
-            await _whole(transcript.close, end)
+            await _done(transcript.close, end)
         except StoreError as error:
             log.warning(f"the transcript of subagent {one.head.task_id}: {error}")
 
@@ -580,6 +624,10 @@ class Service:
             one.parent.charge(end.tokens)
         if self._ended is not None:
             self._ended[head.task_id] = head, end
+        self._tell_end(head, end)
+        one.over.set()
+
+    def _tell_end(self, head: Head, end: End) -> None:
         facts = {
             "task_id": head.task_id,
             "label": head.label,
@@ -592,7 +640,6 @@ class Service:
             "text": cut(end.text, TOLD_MAX),
         }
         self._publish("subagent.end", head.user, facts)
-        one.over.set()
 
     def tell(self, caller: Caller, one: Running) -> None:
         """Send the report to the caller's channel, once there is one."""
@@ -601,15 +648,35 @@ class Service:
 
     async def _deliver(self, caller: Caller, one: Running) -> None:
         await one.over.wait()
-        if self._closing:
-            # Nothing is sent any more; spawn_status tells of it in the next life.
-            return
-        end = one.end or INTERRUPTED
+        if not self._closing:
+            # Else nothing is sent any more.
+            await self._send(caller, one.head, one.end or INTERRUPTED)
+
+    async def _send(self, caller: Caller, head: Head, end: End) -> None:
         text = end.text if end.status == "completed" else f"{end.status}: {end.reason}"
         try:
-            await self._desk.deliver(caller, f"{one.head.label}\n\n{text}")
+            await self._desk.deliver(caller, f"{head.label}\n\n{text}")
         except EdgedError as error:
-            log.warning(f"the report of subagent {one.head.task_id} was not sent: {error}")
+            log.warning(f"the report of subagent {head.task_id} was not sent: {error}")
+
+    async def resume(self) -> None:
+        """Tell of the tasks that an earlier life left unfinished, once."""
+        await self._remember()
+        left = [(head, end) for head, end in (self._ended or {}).values() if not end.is_told]
+        for head, end in left:
+            ended = end.ended_at or iso(self._clock.now())
+            told = msgspec.structs.replace(end, ended_at=ended, is_told=True)
+            try:
+                await _whole(finish, self._directory, head.task_id, told)
+            except StoreError as error:
+                # Else it would be told again in each life.
+                log.warning(f"subagent {head.task_id} was interrupted: {error}")
+                continue
+            if self._ended is not None:
+                self._ended[head.task_id] = head, told
+            self._tell_end(head, told)
+            if head.channel and head.in_background:
+                await self._send(head.caller, head, told)
 
     async def wait(self, one: Running) -> View:
         """The end of a task; a waiter that is cancelled cancels the task."""
@@ -692,8 +759,16 @@ def cut(text: str, longest: int) -> str:
     return text if left <= 0 else f"{text[:longest]}\n[{left} more characters are left out]"
 
 
-async def _whole(act: Callable[..., _T], *args: Any) -> tuple[_T, bool]:
-    """Do it in a thread, to its end; and whether this task was cancelled meanwhile."""
+async def _whole(act: Callable[..., _T], *args: Any) -> _T:
+    """Do it in a thread, to its end; who is cancelled meanwhile is cancelled then."""
+    found, is_cancelled = await _done(act, *args)
+    if is_cancelled:
+        raise asyncio.CancelledError
+    return found
+
+
+async def _done(act: Callable[..., _T], *args: Any) -> tuple[_T, bool]:
+    """Likewise; and whether this task was cancelled, which is left to the caller."""
     doing = asyncio.ensure_future(asyncio.to_thread(act, *args))
     is_cancelled = False
     while not doing.done():

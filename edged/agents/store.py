@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from edged import yamlio
+from edged import log, yamlio
 from edged.clock import Clock, iso
 from edged.errors import (
     ConfigError,
@@ -26,6 +26,7 @@ from edged.errors import (
     Fault,
     InvalidArgumentsError,
     NotFoundError,
+    StoreError,
 )
 from edged.store import failed, make_directory, sync_directory, write_atomic
 from edged.toolmd import frontmatter
@@ -290,20 +291,26 @@ class Agents:
         except (OSError, msgspec.DecodeError):
             given = {}
         fresh = dict(given)
-        for name in _files(self._seeds):
-            with open(os.path.join(self._seeds, name), "rb") as file:
-                data = file.read()
-            digest, path = hashlib.sha256(data).hexdigest(), os.path.join(directory, name)
-            is_theirs = (
-                os.path.lexists(path) if name not in given else _digest(path) != given[name]
-            )
-            if is_theirs or given.get(name) == digest:
-                continue
-            make_directory(directory, 0o750)
-            write_atomic(path, data, 0o640)
-            fresh[name] = digest
-        if fresh != given:
-            write_atomic(record, msgspec.json.encode(fresh))
+        try:
+            for name in _files(self._seeds):
+                with open(os.path.join(self._seeds, name), "rb") as file:
+                    data = file.read()
+                digest, path = hashlib.sha256(data).hexdigest(), os.path.join(directory, name)
+                there = _digest(path)
+                if name in given:
+                    is_theirs = there != given[name]
+                else:
+                    # The same was given before the power went, and not noted yet.
+                    is_theirs = os.path.lexists(path) and there != digest
+                if not is_theirs and given.get(name) != digest:
+                    make_directory(directory, 0o750)
+                    write_atomic(path, data, 0o640)
+                    fresh[name] = digest
+            if fresh != given:
+                write_atomic(record, msgspec.json.encode(fresh))
+        except (OSError, StoreError) as error:
+            # On a disk that is full or read-only there are those that there are.
+            log.warning(f"the agents that came with edged: {error}")
 
 
 def _digest(path: str) -> str:

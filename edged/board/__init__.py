@@ -421,7 +421,8 @@ class Board:
         if not confirmed and not self.allows(place):
             raise DeniedError(
                 f"a write to {place} needs confirm: true, or allow: [{place}] under board: in "
-                "edged.yaml"
+                "edged.yaml",
+                unconfirmed=f"write to {place}",
             )
 
     def check_limits(self, place: str, data: bytes) -> None:

@@ -98,8 +98,10 @@ def _server(args: Any) -> dict[str, Any]:
     if first.startswith(("http://", "https://")):
         if rest:
             raise UsageError(f"mcp-server add: what is {rest[0]!r} behind a URL?")
+        _refuse(args, "is of a stdio server", ("env", "read", "write", "device", "network"))
         found = {"url": first, "headers": _values(args.header, "--header")}
     else:
+        _refuse(args, "is of a server over HTTP", ("header", "sse"))
         found = {"command": first, "args": rest, "env": _values(args.env, "--env")}
     if args.sse:
         found["type"] = "sse"
@@ -115,6 +117,13 @@ def _server(args: Any) -> dict[str, Any]:
     if args.timeout is not None:
         found["timeout"] = args.timeout
     return {name: value for name, value in found.items() if value not in ([], {})}
+
+
+def _refuse(args: Any, why: str, options: tuple[str, ...]) -> None:
+    """Refuse options that would say nothing."""
+    for name in options:
+        if getattr(args, name) not in ([], None, False):
+            raise UsageError(f"--{name} {why}: see edged mcp-server --help")
 
 
 def _values(pairs: list[str], option: str) -> dict[str, str]:

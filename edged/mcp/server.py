@@ -1,15 +1,19 @@
 """The server's side of one connection: JSON-RPC lines in, lines out, sans I/O.
 
 Speaks MCP's `initialize`-based revisions and the stateless one at once, and bare
-requests; edged's own methods are in `edged.mcp.methods` (contract, section 5). Knows no
-sockets: a transport hands it lines and a way to send. Nothing is sent for a cancelled id.
+requests (contract, section 5). Knows no sockets: a transport hands it lines and a way to
+send. Here are the tools; what else there is lies in modules of its own, imported when
+first asked for (`_LATER`). Nothing is sent for a cancelled id.
 """
 
 from __future__ import annotations
 
+import asyncio
+import importlib
 import os
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -26,19 +30,55 @@ from edged.errors import (
 )
 from edged.events import Event
 from edged.identity import Caller
-from edged.mcp.types import LEGACY, META, MODERN, NO_META, UNSUPPORTED_VERSION, Meta, Request
+from edged.mcp.types import (
+    LEGACY,
+    LEVELS,
+    META,
+    MISSING_CAPABILITY,
+    MODERN,
+    NO_META,
+    TASKS,
+    UNSUPPORTED_VERSION,
+    InputRequired,
+    Meta,
+    MissingCapabilityError,
+    MissingMetaError,
+    Request,
+    RpcError,
+    Send,
+    UnsupportedVersionError,
+)
 from edged.registry import Session
 from edged.results import Block, Result, Text, complete, failure, joined
 from edged.wording import worded
 
+if TYPE_CHECKING:
+    from edged.mcp.asking import Asker
+
 SERVER = {"name": "edged", "title": "edged", "version": __version__}
-CAPABILITIES = {"tools": {"listChanged": True}}
+CAPABILITIES: dict[str, Any] = {
+    "tools": {"listChanged": True},
+    "resources": {"subscribe": True, "listChanged": True},
+    "prompts": {"listChanged": True},
+    "completions": {},
+}
+LEGACY_CAPABILITIES = {**CAPABILITIES, "logging": {}}
+MODERN_CAPABILITIES = {**LEGACY_CAPABILITIES, "extensions": {TASKS: {}}}
 INSTRUCTIONS = (
     "Tools of this board. tool_describe gives a tool's full documentation; "
     "the tool_search tools find what is not listed; "
     "results name long outputs by media:// URLs."
 )
 LIST_TTL_MS = 1_000
+"""How long a client may go by a list; a change is told at once to who listens."""
+
+TASK_S = 5.0
+"""After so long a call becomes a task, where its client takes such."""
+
+CACHED = frozenset(
+    {"prompts/list", "resources/list", "resources/templates/list", "resources/read"}
+)
+"""Answers that say how long they hold, beside the tools' list and `server/discover`."""
 
 
 class _Any(msgspec.Struct, gc=False):
@@ -51,6 +91,8 @@ class _CallParams(msgspec.Struct, gc=False):
     name: str
     arguments: msgspec.Raw = msgspec.Raw()
     meta: Meta = msgspec.field(name="_meta", default=NO_META)
+    input_responses: msgspec.Raw = msgspec.field(name="inputResponses", default=msgspec.Raw())
+    request_state: msgspec.Raw = msgspec.field(name="requestState", default=msgspec.Raw())
 
 
 class _CallLine(msgspec.Struct, gc=False):
@@ -82,10 +124,28 @@ class _ListParams(msgspec.Struct, gc=False):
 
 class _Initialize(msgspec.Struct, gc=False):
     protocol_version: str = msgspec.field(name="protocolVersion", default=LEGACY[0])
+    capabilities: dict[str, Any] = {}
+
+
+class _Reply(msgspec.Struct, gc=False):
+    result: msgspec.Raw = msgspec.Raw()
+    error: msgspec.Raw = msgspec.Raw()
+
+
+class _Level(msgspec.Struct, gc=False):
+    level: str
 
 
 class _Cancelled(msgspec.Struct, gc=False):
     request_id: msgspec.Raw = msgspec.field(name="requestId", default=msgspec.Raw())
+
+
+@cache
+def _asker() -> type[Asker]:
+    """Imported for the first client that can be told or asked something."""
+    from edged.mcp.asking import Asker  # noqa: PLC0415
+
+    return Asker
 
 
 _any = msgspec.json.Decoder(_Any).decode
@@ -102,7 +162,7 @@ class Connection:
         self,
         control: Control,
         caller: Caller,
-        send: Callable[[bytes], None],
+        send: Send,
         *,
         congested: Callable[[], bool] = lambda: False,
         on_answered: Callable[[], None] = lambda: None,
@@ -112,7 +172,7 @@ class Connection:
         Args:
             control: the daemon.
             caller: who is at the other end.
-            send: takes whole lines.
+            send: takes whole lines, and what each of them is about.
             congested: whether the peer does not read; then updates and events are dropped.
             on_answered: called when a pending request was answered or cancelled.
         """
@@ -120,21 +180,35 @@ class Connection:
         # A bare request and one of the stateless revision belong to the identity.
         self.identity = caller
         self.caller = caller
-        self._send = send
+        self.send = send
         self._congested = congested
         self._on_answered = on_answered
+        self.version = ""
+        """The revision of the session that `initialize` began; empty without one."""
+        self.capabilities: dict[str, Any] = {}
+        """What that session's client can do."""
+        self.level = "info"
+        """Log messages below it are not sent to that session."""
         self._session: Session | None = None
-        self._initialized = False
         self._calls: dict[bytes, Call] = {}
         self._waiting: dict[bytes, object] = {}
-        self._stops: dict[str, Callable[[], None]] = {}
+        self._tasks: dict[bytes, asyncio.Task[None]] = {}
+        self._asked: dict[bytes, Callable[[msgspec.Raw, msgspec.Raw], None]] = {}
+        self._stops: dict[str, Callable[[], Any]] = {}
         self._lost_events = 0
         self._told = True
+        self.listens: dict[bytes, Callable[[str], None]] = {}
+        """What tells each open `subscriptions/listen` that a list changed."""
 
     @property
     def user_told(self) -> str | None:
         """Whose list of tools this peer wants to hear changes of; None of nobody's."""
-        return self.identity.user if self._initialized else None
+        return self.identity.user if self.version or self.listens else None
+
+    @property
+    def congested(self) -> bool:
+        """Whether the peer does not read: then what may be lost is not sent."""
+        return self._congested()
 
     @property
     def pending(self) -> int:
@@ -145,10 +219,10 @@ class Connection:
         """Handle one line; None is one that was too long."""
         if line is None:
             limit = jsonrpc.MAX_LINE >> 20
-            self._send(jsonrpc.error(b"", jsonrpc.INVALID_REQUEST, f"a line is over {limit} MiB"))
+            self.fail(b"", jsonrpc.INVALID_REQUEST, f"a line is over {limit} MiB")
             return
         if jsonrpc.crowded(line):
-            self._send(jsonrpc.error(b"", jsonrpc.INVALID_REQUEST, f"a line: {jsonrpc.CROWDED}"))
+            self.fail(b"", jsonrpc.INVALID_REQUEST, f"a line: {jsonrpc.CROWDED}")
             return
         if _CALL in line and self._called(line):
             return
@@ -158,11 +232,18 @@ class Connection:
             text, code, raw_id = error.args
             if raw_id or code != jsonrpc.INVALID_PARAMS:
                 # A notification is never answered, a malformed one neither.
-                self._send(jsonrpc.error(raw_id, code, text))
+                self.fail(raw_id, code, text)
             return
+        if message.method:
+            self.handle(message)
+        elif message.id in self._asked:
+            self._replied(message.id, line)
+
+    def handle(self, message: jsonrpc.Message) -> None:
+        """Handle one request or notification."""
         if message.method == "tools/call" and message.id:
             self._attempt_call(message.id, message.params)
-        elif message.method:
+        else:
             self._handle(message)
 
     def _called(self, line: bytes) -> bool:
@@ -186,15 +267,37 @@ class Connection:
             stop()
         self._stops.clear()
         self._waiting.clear()
+        self.listens.clear()
+        self._asked.clear()
+        for task in self._tasks.values():
+            task.cancel()
+        self._tasks.clear()
         for call in tuple(self._calls.values()):
             call.cancel()
         self._calls.clear()
 
+    def end(self) -> None:
+        """The daemon stops: what goes on until either side ends it comes to its end."""
+        for raw_id in tuple(self.listens):
+            self._unlisten(raw_id)
+            meta = {META + "subscriptionId": msgspec.Raw(raw_id)}
+            line = jsonrpc.result(raw_id, {"resultType": "complete", "_meta": meta})
+            self.send(line, raw_id, 0)
+
     def tools_changed(self) -> None:
         """Tell the peer that its list may differ; at most one notice until it lists again."""
-        if self._initialized and self._told:
+        if self.version and self._told:
             self._told = False
-            self._send(jsonrpc.notification("notifications/tools/list_changed", {}))
+            self.send(jsonrpc.notification("notifications/tools/list_changed", {}))
+
+    def changed(self, kind: str) -> None:
+        """Tell the peer that the list of `tools`, `prompts` or `resources` may differ."""
+        if kind == "tools":
+            self.tools_changed()
+        elif self.version and not self.congested:
+            self.send(jsonrpc.notification(f"notifications/{kind}/list_changed", {}))
+        for tell in tuple(self.listens.values()):
+            tell(kind)
 
     # Requests -----------------------------------------------------------------------------
 
@@ -202,25 +305,29 @@ class Connection:
         method, raw_id = message.method, message.id
         if not raw_id:
             self._notified(method, message.params)
-        elif self._is_open(raw_id):
+        elif self.is_open(raw_id):
             self._refuse(raw_id, _InUseError(raw_id))
         else:
             self._attempt(raw_id, lambda: self._request(method, raw_id, message.params))
 
     def _request(self, method: str, raw_id: bytes, params: bytes) -> None:
-        modern = _is_modern(_any(params).meta) if b'"_meta"' in params else False
+        meta = _any(params).meta if b'"_meta"' in params else NO_META
+        modern = is_modern(meta)
         handler = _METHODS.get(method)
-        if handler is None and method.startswith("edged/"):
-            from edged.mcp.methods import METHODS  # noqa: PLC0415  agents speak MCP alone
-
-            handler = METHODS.get(method)
-        if handler is None or (modern and method in _LEGACY_ONLY):
-            self._fail(raw_id, jsonrpc.METHOD_NOT_FOUND, f"no method {method[:100]!r}")
+        if handler is None:
+            subject = method.partition("/")[0]
+            if subject in _LATER:
+                handler = importlib.import_module(_LATER[subject]).METHODS.get(method)
+        wrong = _LEGACY_ONLY if modern else _MODERN_ONLY
+        if handler is None or method in wrong:
+            self.fail(raw_id, jsonrpc.METHOD_NOT_FOUND, f"no method {method[:100]!r}")
             return
-        handler(self, Request(raw_id, params, modern or method == "server/discover"))
+        modern = modern or method == "server/discover"
+        handler(self, Request(raw_id, method, params, modern, meta))
 
-    def _is_open(self, raw_id: bytes) -> bool:
-        return raw_id in self._calls or raw_id in self._waiting
+    def is_open(self, raw_id: bytes) -> bool:
+        """Whether a request is not answered yet."""
+        return raw_id in self._calls or raw_id in self._waiting or raw_id in self.listens
 
     def _attempt(self, raw_id: bytes, act: Callable[[], None]) -> None:
         """Do what answers a request; what goes wrong costs that request alone."""
@@ -230,23 +337,15 @@ class Connection:
             self._refuse(raw_id, error)
 
     def _refuse(self, raw_id: bytes, error: Exception) -> None:
-        if isinstance(error, _UnsupportedVersionError):
-            versions = [MODERN, *LEGACY]
-            data: dict[str, Any] = {"supported": versions, "requested": error.version}
-            self._fail(raw_id, UNSUPPORTED_VERSION, str(error), data)
-        elif isinstance(error, EdgedError):
-            data = {"code": error.code, "retryable": error.retryable}
-            self._fail(raw_id, WIRE[error.code].jsonrpc, str(error), data)
-        elif isinstance(error, msgspec.DecodeError):
-            reason, _, path = str(error).partition(" - at `$")
-            where = f"params{path.rstrip('`')}"
-            self._fail(raw_id, jsonrpc.INVALID_PARAMS, f"{where}: {worded(reason)}")
+        if isinstance(error, InputRequired):
+            value = {**error.value, "_meta": {META + "serverInfo": SERVER}}
+            self.send(jsonrpc.result(raw_id, value), raw_id, 0)
         else:
-            log.error(f"request failed: {type(error).__name__}: {error}")
-            self._fail(raw_id, jsonrpc.INTERNAL_ERROR, "internal error: see edged's log")
+            self.fail(raw_id, *error_of(error))
 
-    def _fail(self, raw_id: bytes, code: int, text: str, data: Any = None) -> None:
-        self._send(jsonrpc.error(raw_id, code, text, data))
+    def fail(self, raw_id: bytes, code: int, text: str, data: Any = None) -> None:
+        """Answer a request with an error."""
+        self.send(jsonrpc.error(raw_id, code, text, data), raw_id, code)
 
     def answer(self, request: Request, value: dict[str, Any], *, listing: bool = False) -> None:
         """Answer a request in the shape of its revision; `listing`: it may be cached."""
@@ -255,7 +354,7 @@ class Connection:
             if listing:
                 value |= {"ttlMs": LIST_TTL_MS, "cacheScope": "private"}
             value["_meta"] = {META + "serverInfo": SERVER}
-        self._send(jsonrpc.result(request.id, value))
+        self.send(jsonrpc.result(request.id, value), request.id, 0)
 
     def _notified(self, method: str, params: bytes) -> None:
         if method == "notifications/cancelled":
@@ -269,13 +368,61 @@ class Connection:
         except msgspec.DecodeError:
             # A notification cannot be answered; a malformed one changes nothing.
             return
-        if not self._is_open(raw_id):
+        if not self.is_open(raw_id):
             return
+        self._unlisten(raw_id)
         self._waiting.pop(raw_id, None)
+        task = self._tasks.pop(raw_id, None)
+        if task is not None:
+            task.cancel()
         call = self._calls.pop(raw_id, None)
         if call is not None:
             call.cancel()
         self._on_answered()
+
+    def listen(self, raw_id: bytes, tell: Callable[[str], None], stop: Callable[[], Any]) -> None:
+        """Keep a `subscriptions/listen` open; `stop` lets go of what it hears of."""
+        self.listens[raw_id] = tell
+        self._stops[f"listen {raw_id!r}"] = stop
+
+    def _unlisten(self, raw_id: bytes) -> None:
+        if self.listens.pop(raw_id, None) is not None:
+            self.unwatch(f"listen {raw_id!r}")
+
+    def request(
+        self,
+        raw_id: bytes,
+        method: str,
+        params: dict[str, Any],
+        answered: Callable[[msgspec.Raw, msgspec.Raw], None],
+        about: bytes,
+    ) -> Callable[[], None]:
+        """Ask the client; the revisions before the stateless one alone know that.
+
+        Args:
+            raw_id: of the question.
+            method: what to ask.
+            params: likewise.
+            answered: called with the result or the error, whichever is not empty.
+            about: id of the client's request that it is for.
+
+        Returns:
+            How to take the question back.
+        """
+        self._asked[raw_id] = answered
+        body = {"jsonrpc": "2.0", "id": msgspec.Raw(raw_id), "method": method, "params": params}
+        self.send(_encode(body) + b"\n", about)
+
+        def withdraw() -> None:
+            if self._asked.pop(raw_id, None) is not None:
+                params = {"requestId": msgspec.Raw(raw_id)}
+                self.send(jsonrpc.notification("notifications/cancelled", params), about)
+
+        return withdraw
+
+    def _replied(self, raw_id: bytes, line: bytes) -> None:
+        reply = msgspec.json.decode(line, type=_Reply)
+        self._asked.pop(raw_id)(reply.result, reply.error)
 
     def scope(self, request: Request) -> Session:
         """The session that a request belongs to (contract, section 4)."""
@@ -289,20 +436,21 @@ class Connection:
     # MCP ----------------------------------------------------------------------------------
 
     def _initialize(self, request: Request) -> None:
-        asked = msgspec.json.decode(request.params or b"{}", type=_Initialize).protocol_version
+        params = msgspec.json.decode(request.params or b"{}", type=_Initialize)
+        asked = params.protocol_version
         if self._session is None:
             # Unguessable: other parts keep what belongs to a session under its name.
             name = os.urandom(8).hex()
             self._session = Session(name, self.control.services.clock, by_clock=False)
             self._session.changed = self.tools_changed
             self.caller = msgspec.structs.replace(self.identity, session=name)
-        version = asked if asked in LEGACY else LEGACY[0]
-        self._initialized = True
+        self.version = asked if asked in LEGACY else LEGACY[0]
+        self.capabilities = params.capabilities
         self.answer(
             request,
             {
-                "protocolVersion": version,
-                "capabilities": CAPABILITIES,
+                "protocolVersion": self.version,
+                "capabilities": LEGACY_CAPABILITIES,
                 "serverInfo": SERVER,
                 "instructions": INSTRUCTIONS,
             },
@@ -313,19 +461,26 @@ class Connection:
             request,
             {
                 "supportedVersions": [MODERN, *LEGACY],
-                "capabilities": CAPABILITIES,
-                "serverInfo": SERVER,
+                "capabilities": MODERN_CAPABILITIES,
                 "instructions": INSTRUCTIONS,
             },
             listing=True,
         )
+
+    def _set_level(self, request: Request) -> None:
+        level = msgspec.json.decode(request.params or b"{}", type=_Level).level
+        if level not in LEVELS:
+            reason = f"must be one of {', '.join(LEVELS)}"
+            raise InvalidArgumentsError([Fault("level", reason)])
+        self.level = level
+        self.answer(request, {})
 
     def _ping(self, request: Request) -> None:
         self.answer(request, {})
 
     def _tools_list(self, request: Request) -> None:
         params = msgspec.json.decode(request.params or b"{}", type=_ListParams)
-        index = _page(params.cursor)
+        index = page_of(params.cursor)
         self.when_fresh(request.id, lambda: self._send_page(request, index))
 
     def _send_page(self, request: Request, index: int) -> None:
@@ -336,7 +491,7 @@ class Connection:
             promoted = self._session.promoted()
         pages = self.control.registry.pages(self.caller.user, "mcp", promoted)
         if index >= len(pages):
-            self._fail(request.id, jsonrpc.INVALID_PARAMS, "cursor: there is no such page")
+            self.fail(request.id, jsonrpc.INVALID_PARAMS, "cursor: there is no such page")
             return
         value: dict[str, Any] = {"tools": msgspec.Raw(pages[index])}
         if index + 1 < len(pages):
@@ -347,16 +502,16 @@ class Connection:
         try:
             params = _call_params(raw)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            self._refuse(raw_id, _InUseError(raw_id) if self._is_open(raw_id) else error)
+            self._refuse(raw_id, _InUseError(raw_id) if self.is_open(raw_id) else error)
         else:
             self._tools_call(raw_id, params)
 
     def _tools_call(self, raw_id: bytes, params: _CallParams) -> None:
         # The hot path: as `_handle` and `_attempt`, without their closures.
         try:
-            if self._is_open(raw_id):
+            if self.is_open(raw_id):
                 raise _InUseError(raw_id)
-            modern = _is_modern(params.meta)
+            modern = is_modern(params.meta)
             if self.control.registry.has(self.caller.user, params.name):
                 self._start(raw_id, params, modern)
             else:
@@ -370,10 +525,11 @@ class Connection:
         caller = self.identity if modern else self.caller
         if meta.channel or meta.chat_id:
             caller = msgspec.structs.replace(caller, channel=meta.channel, chat_id=meta.chat_id)
-        token = bytes(meta.progress_token) if meta is not NO_META else b""
-        on_update = None
-        if token and token[0] in b'"-0123456789':
-            on_update = _Progress(self, token).send
+        client, on_update = None, None
+        if meta is not NO_META or self.version:
+            client = self._client(raw_id, params, modern)
+            if client.token or client.takes_tasks:
+                on_update = client.update
         try:
             call = self.control.dispatcher.start(
                 caller,
@@ -382,30 +538,68 @@ class Connection:
                 bytes(params.arguments),
                 timeout_s=meta.timeout_s,
                 on_update=on_update,
+                client=client,
             )
         except InvalidArgumentsError as error:
             self._send_result(raw_id, complete(failure(str(error))), modern)
             return
         if call.result is not None:
-            self._send_result(raw_id, call.result, modern)
+            self._finish(raw_id, call, client, modern)
             return
         self._calls[raw_id] = call
-        call.when_done(lambda done: self._ended(raw_id, done, modern))
+        if client is not None and client.takes_tasks:
+            client.defer_after(TASK_S)
+        call.when_done(lambda done: self._ended(raw_id, done, client, modern))
 
-    def _ended(self, raw_id: bytes, call: Call, modern: bool) -> None:
-        if self._calls.get(raw_id) is call:
+    def _client(self, raw_id: bytes, params: _CallParams, modern: bool) -> Asker:
+        """What a call may tell and ask beside its result."""
+        subject = "tools/call", params.name, bytes(params.arguments)
+        client = _asker()(self, raw_id, params.meta, subject, modern=modern)
+        if modern and (params.input_responses or params.request_state):
+            client.answered(bytes(params.input_responses), bytes(params.request_state))
+        return client
+
+    def _ended(self, raw_id: bytes, call: Call, client: Asker | None, modern: bool) -> None:
+        if self._calls.get(raw_id) is not call:
+            # Cancelled, or a task by now.
+            if client is not None:
+                client.end()
+                if client.task is not None:
+                    client.task.ended()
+        else:
             del self._calls[raw_id]
-            if call.result is not None:
-                self._send_result(raw_id, call.result, modern)
-            else:
-                # Cancelled by the daemon (it stops), not by the peer.
-                self._fail(raw_id, jsonrpc.INTERNAL_ERROR, "the call was cancelled")
+            self._finish(raw_id, call, client, modern)
+            self._on_answered()
+
+    def _finish(self, raw_id: bytes, call: Call, client: Asker | None, modern: bool) -> None:
+        if client is not None:
+            client.flush()
+            client.end()
+        if call.interrupted is not None:
+            self._refuse(raw_id, call.interrupted)
+        elif call.result is not None:
+            self._send_result(raw_id, call.result, modern)
+        else:
+            # Cancelled by the daemon (it stops), not by the peer.
+            self.fail(raw_id, jsonrpc.INTERNAL_ERROR, "the call was cancelled")
+
+    def defer(self, raw_id: bytes, client: Asker) -> None:
+        """Answer a call with a task; it goes on without this connection.
+
+        Raises:
+            BusyError: there are too many.
+        """
+        from edged.mcp.tasks import begin  # noqa: PLC0415  only for who takes tasks
+
+        call = self._calls.get(raw_id)
+        if call is not None:
+            client.task = begin(self, raw_id, call)
+            del self._calls[raw_id]
             self._on_answered()
 
     def _send_result(self, raw_id: bytes, result: Result, modern: bool) -> None:
-        self._send(
-            b'{"jsonrpc":"2.0","id":%b,"result":%b}\n' % (raw_id, mcp_result(result, modern))
-        )
+        line = b'{"jsonrpc":"2.0","id":%b,"result":%b}\n' % (raw_id, mcp_result(result, modern))
+        self.send(line, raw_id, 0)
 
     def when_fresh(self, raw_id: bytes, then: Callable[[], None]) -> None:
         """Act once the caller's tools are known to be up to date."""
@@ -428,9 +622,16 @@ class Connection:
 
         return finish
 
-    def work(self, request: Request, work: Awaitable[Any]) -> None:
-        """Answer a request with what some work gives, once it does."""
-        finish = self._wait(request.id)
+    def work(self, request: Request, work: Awaitable[Any], *, stop: bool = False) -> None:
+        """Answer a request with what some work gives, once it does.
+
+        Args:
+            request: the one.
+            work: gives the result's value.
+            stop: whether the work ends with the request, when that is cancelled.
+        """
+        raw_id = request.id
+        finish = self._wait(raw_id)
 
         async def wait() -> None:
             try:
@@ -443,16 +644,30 @@ class Connection:
             else:
 
                 def act() -> None:
-                    self.answer(request, found)
+                    self.answer(request, found, listing=request.method in CACHED)
 
+            self._tasks.pop(raw_id, None)
             finish(act)
 
-        self.control.spawn(wait())
+        task = self.control.spawn(wait())
+        if stop and not task.done():
+            self._tasks[raw_id] = task
 
     def watch(self, name: str, begin: Callable[[], Callable[[], None]]) -> None:
         """Let this peer hear of something until it is gone; `begin` returns how to stop it."""
         if name not in self._stops:
             self._stops[name] = begin()
+
+    @property
+    def watched(self) -> Iterable[str]:
+        """What it hears of."""
+        return self._stops.keys()
+
+    def unwatch(self, name: str) -> None:
+        """Let it hear no more of that."""
+        stop = self._stops.pop(name, None)
+        if stop is not None:
+            stop()
 
     def lose(self, count: int) -> None:
         """So many events were left out; the peer is told before the next one."""
@@ -460,40 +675,33 @@ class Connection:
 
     def offer(self, method: str, item: Event | Record | msgspec.Raw) -> None:
         """Send what may be lost: a peer that does not read gets a gap instead."""
-        if self._congested():
+        if self.congested:
             self._lost_events += 1
             return
         if self._lost_events:
-            self._send(jsonrpc.notification("edged/gap", {"lost": self._lost_events}))
+            self.send(jsonrpc.notification("edged/gap", {"lost": self._lost_events}))
             self._lost_events = 0
-        self._send(jsonrpc.notification(method, item))
-
-    def progress(self, token: bytes, count: int, content: list[Block]) -> None:
-        """Send one update as MCP progress; dropped when the peer does not read."""
-        if self._congested():
-            return
-        params = {
-            "progressToken": msgspec.Raw(token),
-            "progress": count,
-            "message": joined(content)[:2_000],
-            "_meta": {"edged/update": {"content": content}},
-        }
-        self._send(jsonrpc.notification("notifications/progress", params))
+        self.send(jsonrpc.notification(method, item))
 
 
-class _Progress:
-    """Counts the updates of one call: MCP's progress must increase."""
-
-    __slots__ = ("_connection", "_count", "_token")
-
-    def __init__(self, connection: Connection, token: bytes) -> None:
-        self._connection = connection
-        self._token = token
-        self._count = 0
-
-    def send(self, content: list[Block]) -> None:
-        self._count += 1
-        self._connection.progress(self._token, self._count, content)
+def error_of(error: Exception) -> tuple[int, str, Any]:
+    """What JSON-RPC says of an error: its code, text and data."""
+    if isinstance(error, RpcError):
+        return error.code, str(error), error.data
+    if isinstance(error, UnsupportedVersionError):
+        known = {"supported": [MODERN, *LEGACY], "requested": error.version}
+        return UNSUPPORTED_VERSION, str(error), known
+    if isinstance(error, MissingCapabilityError):
+        return MISSING_CAPABILITY, str(error), {"requiredCapabilities": error.required}
+    if isinstance(error, EdgedError):
+        data = {"code": error.code, "retryable": error.retryable}
+        return WIRE[error.code].jsonrpc, str(error), data
+    if isinstance(error, msgspec.DecodeError):
+        reason, _, path = str(error).partition(" - at `$")
+        where = f"params{path.rstrip('`')}"
+        return jsonrpc.INVALID_PARAMS, f"{where}: {worded(reason)}", None
+    log.error(f"request failed: {type(error).__name__}: {error}")
+    return jsonrpc.INTERNAL_ERROR, "internal error: see edged's log", None
 
 
 class _InUseError(RemoteProtocolError):
@@ -501,38 +709,57 @@ class _InUseError(RemoteProtocolError):
         super().__init__(f"id {raw_id[:100].decode('utf-8', 'replace')} is in use")
 
 
-class _UnsupportedVersionError(RemoteProtocolError):
-    def __init__(self, version: str) -> None:
-        self.version = version
-        super().__init__(f"protocol version {version[:40]!r} is not supported")
-
-
 _METHODS: dict[str, Callable[[Connection, Request], None]] = {
     "initialize": Connection._initialize,  # noqa: SLF001  the table is the class's own
     "ping": Connection._ping,  # noqa: SLF001
+    "logging/setLevel": Connection._set_level,  # noqa: SLF001
     "server/discover": Connection._discover,  # noqa: SLF001
     "tools/list": Connection._tools_list,  # noqa: SLF001
 }
-_LEGACY_ONLY = frozenset({"initialize", "ping"})
+_LATER = {
+    "edged": "edged.mcp.methods",
+    "resources": "edged.mcp.resources",
+    "prompts": "edged.mcp.prompts",
+    "completion": "edged.mcp.completion",
+    "subscriptions": "edged.mcp.subscriptions",
+    "tasks": "edged.mcp.tasks",
+}
+"""Where the methods of each subject are: modules with a table `METHODS`."""
+
+_LEGACY_ONLY = frozenset(
+    {
+        "initialize",
+        "ping",
+        "logging/setLevel",
+        "resources/subscribe",
+        "resources/unsubscribe",
+    }
+)
+_MODERN_ONLY = frozenset({"subscriptions/listen", "tasks/get", "tasks/update", "tasks/cancel"})
 
 
-def _is_modern(meta: Meta) -> bool:
+def is_modern(meta: Meta) -> bool:
     """Whether it is `_meta` of the stateless revision; bare requests are older.
 
     Raises:
-        RemoteProtocolError: a revision that is not spoken.
-        InvalidArgumentsError: what the revision demands is not there.
+        UnsupportedVersionError: a revision that is not spoken.
+        MissingMetaError: what the revision demands is not there.
     """
     if meta.version is None or meta.version in LEGACY:
         return False
     if meta.version != MODERN:
-        raise _UnsupportedVersionError(meta.version)
+        raise UnsupportedVersionError(meta.version)
     if meta.capabilities is None:
-        raise InvalidArgumentsError([Fault(f"_meta.{META}clientCapabilities", "is required")])
+        raise MissingMetaError([Fault(f"_meta.{META}clientCapabilities", "is required")])
     return True
 
 
-def _page(cursor: str | None) -> int:
+def page_of(cursor: str | None) -> int:
+    """The page that a cursor names.
+
+    Raises:
+        InvalidArgumentsError: it is none that was given out.
+    """
     if not cursor:
         return 0
     number = cursor[1:]

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
+from typing import Any
 
 import msgspec
 
@@ -52,6 +53,8 @@ async def running(
     sim: bool = True,
     clock: Clock | None = None,
     board: Callable[[Publish], Board] | None = None,
+    resources: Iterable[Any] = (),
+    prompts: Iterable[Any] = (),
 ) -> AsyncIterator[Running]:
     """Start a daemon in this event loop, and stop it at the end.
 
@@ -66,6 +69,8 @@ async def running(
         clock: its time.
         board: makes the board, in place of the simulated and the real one; what it
             is handed takes the board's events.
+        resources: more of them for MCP, each an `edged.mcp.resources.Source`.
+        prompts: likewise, each an `edged.mcp.prompts.Source`.
 
     Raises:
         ConfigError: the configuration, or the directory, cannot be used.
@@ -80,6 +85,8 @@ async def running(
     ) as daemon:
         for tool in tools:
             daemon.registry.register(tool)
+        daemon.control.resources += resources
+        daemon.control.prompts += prompts
         path = os.path.join(data, "edged.sock")
         await daemon.listen(path)
         urls = [a for a in daemon.addresses() if a.startswith("http://")]

@@ -77,8 +77,8 @@ async def spawn(params: Spawn, ctx: Context) -> Result:
         params.async_,
         frozenset() if ctx.session is None else ctx.session.promoted(),
     )
-    one = await service.start(ctx.caller, asked)
     if params.async_:
+        one = await service.start(ctx.caller, asked)
         service.tell(ctx.caller, one)
         result = results.text(
             f"Subagent {one.head.task_id} works on: {one.head.label}\n"
@@ -87,6 +87,7 @@ async def spawn(params: Spawn, ctx: Context) -> Result:
         )
         result.async_ = True
         return result
+    one = await service.start(ctx.caller, asked, lambda text: ctx.update([Text(text)]))
     ctx.update([Text(f"subagent {one.head.task_id} works on: {one.head.label}")])
     view = await service.wait(one)
     structured = msgspec.to_builtins(view)

@@ -59,6 +59,7 @@ class Call(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sensitive=frozenset({"arguments"}),
     timeout_s=3_660.0,
     cut=False,
+    relays=True,
 )
 async def tool_call(params: Call, ctx: Context) -> Result:
     """Call a tool by name, also one that a search promoted and the list does not show."""

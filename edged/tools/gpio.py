@@ -13,6 +13,7 @@ from edged.bus.faults import remedy
 from edged.errors import EdgedError, Fault, InvalidArgumentsError
 from edged.results import Result
 from edged.tool import ACTS, Context, tool
+from edged.tools._confirm import confirmed
 from edged.tools._forms import INPUTS_MAX
 
 SERVO_PERIOD_NS = 20_000_000
@@ -70,6 +71,10 @@ class Gpio(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 )
 async def gpio(params: Gpio, ctx: Context) -> Result:
     """List, read, drive or watch the board's GPIO lines (a value is the logical level)."""
+    return await confirmed(params, ctx, _run)
+
+
+async def _run(params: Gpio, ctx: Context) -> Result:
     board: Board = ctx.services.board
     action = params.action or _action(params)
     if action == "list":

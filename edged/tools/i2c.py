@@ -14,6 +14,7 @@ from edged.bus import I2c as Bus
 from edged.errors import Fault, InvalidArgumentsError, NoDeviceError
 from edged.results import Result
 from edged.tool import Context, Hints, tool
+from edged.tools._confirm import confirmed
 from edged.tools._forms import BYTES_MAX, INPUTS_MAX, Data, data_bytes, number, shown
 from edged.tools._turns import turn
 
@@ -61,6 +62,10 @@ class I2c(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 )
 async def i2c(params: I2c, ctx: Context) -> Result:
     """Read and write I2C devices, list the buses, scan one for addresses."""
+    return await confirmed(params, ctx, _run)
+
+
+async def _run(params: I2c, ctx: Context) -> Result:
     board: Board = ctx.services.board
     action = params.action or _action(params)
     if action == "detect":

@@ -11,10 +11,10 @@ from msgspec import Meta
 from edged import results
 from edged.errors import DeniedError, Fault, InvalidArgumentsError
 from edged.results import Result
-from edged.tool import Context, Hints, tool
+from edged.tool import Ask, Context, Hints, tool
 
 if TYPE_CHECKING:
-    from edged.policy import Policy, Request
+    from edged.policy import Answer, Policy, Request
     from edged.workspace import Place, Workspace
 
 WAIT_MAX = 600.0
@@ -57,7 +57,9 @@ async def request_permission(params: RequestPermission, ctx: Context) -> Result:
     request = policy.request(
         caller, caller.session, place.host, params.command, params.reason, write=params.write
     )
-    answer = await _answered(ctx, request, params.wait) if params.wait else ""
+    answer = await _said(ctx, request)
+    if not answer and params.wait:
+        answer = await _answered(ctx, request, params.wait)
     act = "write" if params.write else "read"
     if answer == "deny":
         text = f"the owner refused to let you {act} {place.shown}: do not ask again"
@@ -94,6 +96,32 @@ def _allowed(workspace: Workspace, ctx: Context, place: Place, params: RequestPe
     if found is not None:
         return "the owner granted it already"
     return "it is yours" if place.root else "the owner's configuration allows it"
+
+
+async def _said(ctx: Context, request: Request) -> str:
+    """What the person at an owner's client says at once; empty where nobody does.
+
+    A grant is the owner's to give (contract, section 4): at an agent's client may sit whoever
+    the request is to be kept from.
+    """
+    caller, client = ctx.caller, ctx.client
+    if client is None or not caller.is_owner or not client.can("elicitation/create"):
+        return ""
+    act = "write" if request.write else "read"
+    parts = [f"An agent of {caller.user} wants to {act} {request.path}."]
+    parts += [f"For: {request.command}"] if request.command else []
+    parts += [f"Reason: {request.reason}"] if request.reason else []
+    answers = {"type": "string", "enum": ["once", "session", "deny"], "title": "Allow it"}
+    schema = {"type": "object", "properties": {"duration": answers}, "required": ["duration"]}
+    ask = Ask("elicitation/create", {"message": " ".join(parts), "requestedSchema": schema})
+    said = (await client.ask({"permission": ask}, strict=True))["permission"]
+    if said["action"] != "accept":
+        return ""
+    duration: Answer = said["content"]["duration"]
+    # It is the person's word, not that of the session that asked.
+    by = msgspec.structs.replace(caller, session="", depth=0)
+    ctx.services.policy.answer(request.id, duration, by)
+    return duration
 
 
 async def _answered(ctx: Context, request: Request, wait_s: float) -> str:

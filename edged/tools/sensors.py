@@ -24,6 +24,7 @@ from edged.errors import (
 from edged.history import Series
 from edged.results import Result
 from edged.tool import ACTS, Context, tool
+from edged.tools._confirm import confirmed
 from edged.tools._forms import INPUTS_MAX
 from edged.tools._turns import turn
 from edged.units import UNITS, Reading, duration_s, row
@@ -79,6 +80,10 @@ class Sensor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 )
 async def sensor(params: Sensor, ctx: Context) -> Result:
     """List the board's sensors, or read them: values with units and age; and their history."""
+    return await confirmed(params, ctx, _run)
+
+
+async def _run(params: Sensor, ctx: Context) -> Result:
     board: Board = ctx.services.board
     action = params.action or ("read" if params.sensor or params.channel else "list")
     if action == "list":
@@ -275,7 +280,8 @@ async def _calibrate(name: str, params: Sensor, ctx: Context) -> Result:
         missing = "channel" if params.channel is None else "value"
         raise InvalidArgumentsError([Fault(missing, "is required to calibrate")], "sensor")
     if not (params.confirm or ctx.caller.is_owner):
-        raise DeniedError("to calibrate needs confirm: true, said by a person")
+        reason = "to calibrate needs confirm: true, said by a person"
+        raise DeniedError(reason, unconfirmed=f"calibrate {name}")
     board: Board = ctx.services.board
     if params.value is None or params.reset:
         await board.uncalibrate(name, params.channel)

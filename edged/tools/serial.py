@@ -18,6 +18,7 @@ from edged.errors import BusyError, DeniedError, Fault, InvalidArgumentsError, N
 from edged.identity import Caller
 from edged.results import Result
 from edged.tool import Context, Hints, tool
+from edged.tools._confirm import confirmed
 from edged.tools._forms import INPUTS_MAX, Data, data_bytes, shown
 
 OPEN_MAX = 8
@@ -229,6 +230,10 @@ class Serial(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 )
 async def serial(params: Serial, ctx: Context) -> Result:
     """Read and write serial ports, list them, keep one open from call to call."""
+    return await confirmed(params, ctx, _run)
+
+
+async def _run(params: Serial, ctx: Context) -> Result:
     board: Board = ctx.services.board
     action = params.action or _action(params)
     if action == "list":

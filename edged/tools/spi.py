@@ -14,6 +14,7 @@ from edged.bus import SpiSettings
 from edged.errors import Fault, InvalidArgumentsError
 from edged.results import Result
 from edged.tool import Context, Hints, tool
+from edged.tools._confirm import confirmed
 from edged.tools._forms import BYTES_MAX, INPUTS_MAX, Data, data_bytes, shown
 from edged.tools._turns import turn
 
@@ -62,6 +63,10 @@ class Spi(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 )
 async def spi(params: Spi, ctx: Context) -> Result:
     """Send and receive on SPI, read from it, list its chip selects."""
+    return await confirmed(params, ctx, _run)
+
+
+async def _run(params: Spi, ctx: Context) -> Result:
     board: Board = ctx.services.board
     action = params.action or _action(params)
     if action == "list":

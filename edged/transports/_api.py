@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 import msgspec
 from aiohttp.http import HttpVersion11
-from aiohttp.web_protocol import RequestHandler, RequestPayloadError
+from aiohttp.web_protocol import RequestHandler
 from aiohttp.web_request import BaseRequest
 from aiohttp.web_response import Response, StreamResponse
 from aiohttp.web_server import Server
@@ -38,17 +38,17 @@ from edged.errors import (
 )
 from edged.identity import Caller
 from edged.registry import Session
+from edged.tokens import Token
 from edged.transports._calls import Calls
 from edged.transports._limits import Places, Rates, Timing
 from edged.transports._openapi import (
     HEADERS,
     JSON,
     PROBLEM,
+    Paths,
     Problem,
     ProblemFault,
     Route,
-    by_names,
-    match,
 )
 from edged.transports._streams import Stream
 from edged.transports.unix import caller_of, peer_uid
@@ -196,6 +196,16 @@ class Request:
             # Others wait for the same future: a cancelled request must not cancel it.
             await asyncio.wait([waits])
 
+    async def data(self) -> bytes:
+        """The body as it came.
+
+        Raises:
+            RemoteProtocolError: it is broken.
+            TooLargeError: over `http.max_body`.
+            Refusal: another content type, or too slow.
+        """
+        return await self.api.read(self._raw)
+
     async def body(self, kind: type[T]) -> T:
         """The decoded JSON body; none at all counts as an empty object.
 
@@ -232,6 +242,10 @@ class Request:
             headers={**self._common, **(headers or {})},
         )
 
+    def empty(self, status: int) -> Response:
+        """A response without a body."""
+        return Response(status=status, headers=self._common)
+
     def stream(self) -> Stream:
         """An event stream as the response; ended when the daemon stops."""
         return Stream(self._raw, self._common, self.api.timing.comment_s)
@@ -250,10 +264,12 @@ class Api:
         self.control = control
         self.timing = timing
         self.routes = routes
-        self._by_names = by_names(routes)
+        self._paths = Paths(routes)
         self.calls = Calls(control.services.clock, control.services.events)
         self.streams: set[Stream] = set()
         """Streams that have no end of their own."""
+        self.sessions: Any = None
+        """MCP's (`edged.transports._mcp.Sessions`); None until there is one."""
         self._config = config
         self._max_body = size(config.http.max_body)
         self._hosts = frozenset(name.lower() for name in config.http.hosts)
@@ -300,8 +316,12 @@ class Api:
         """End all connections; what is being answered may end within `linger_s`."""
         for stream in self.streams:
             stream.end()
+        if self.sessions is not None:
+            self.sessions.notices.close()
         self._server.pre_shutdown()
         await self._server.shutdown(self.timing.linger_s)
+        if self.sessions is not None:
+            self.sessions.close()
 
     async def read(self, raw: BaseRequest) -> bytes:
         """The body of a request; its size and time are bounded."""
@@ -314,10 +334,16 @@ class Api:
             detail = "send the body without Content-Encoding"
             raise Refusal(415, "unsupported_media_type", "Unsupported media type", detail)
         await _go_ahead(raw)
-        timing, loop = self.timing, asyncio.get_running_loop()
-        body = bytearray()
-        deadline = loop.time() + timing.body_s
         try:
+            if raw.content.is_eof():
+                # It came with the head, as most do: there is no wait to bound.
+                whole = raw.content.read_nowait()
+                if len(whole) > self._max_body:
+                    raise self._too_large()
+                return whole
+            timing, loop = self.timing, asyncio.get_running_loop()
+            body = bytearray()
+            deadline = loop.time() + timing.body_s
             async with asyncio.timeout_at(deadline) as limit:
                 while chunk := await raw.content.readany():
                     body += chunk
@@ -327,8 +353,6 @@ class Api:
         except TimeoutError:
             detail = "the body came too slowly"
             raise Refusal(408, "request_timeout", "Request timeout", detail) from None
-        except RequestPayloadError as error:
-            raise RemoteProtocolError(f"the body is broken: {error}") from None
         return bytes(body)
 
     def _too_large(self) -> TooLargeError:
@@ -355,7 +379,7 @@ class Api:
             return problem(refusal, common)
 
     async def _answer(self, raw: BaseRequest, common: dict[str, str]) -> StreamResponse:
-        methods, params = match(self._by_names, raw.rel_url.raw_path)
+        methods, params = self._paths.match(raw.rel_url.raw_path)
         method = "GET" if raw.method == "HEAD" else raw.method
         route = methods.get(method)
         if route is not None and route.is_open:
@@ -433,7 +457,7 @@ class Api:
             return False
         if origin in self._config.http.origins:
             common["Access-Control-Allow-Origin"] = origin
-            common["Access-Control-Expose-Headers"] = "Location, Retry-After"
+            common["Access-Control-Expose-Headers"] = "Location, Mcp-Session-Id, Retry-After"
             common["Vary"] = "Origin"
             return True
         # A page of this very listener: its host was found good.
@@ -452,20 +476,30 @@ class Api:
             )
             return caller, caller.peer
         if self.control.authenticate is not None:
-            known = self.control.authenticate(raw.headers)
-            if known is None:
+            found = self.control.authenticate(raw.headers)
+            if found is None:
                 raise UnauthenticatedError("the program that runs edged does not know you")
-            known = msgspec.structs.replace(
-                known, session=session, channel=channel, chat_id=chat_id
+            found = msgspec.structs.replace(
+                found, session=session, channel=channel, chat_id=chat_id
             )
-            return known, known.who
-        scheme, _, secret = raw.headers.get("Authorization", "").partition(" ")
-        token = self.control.tokens.find(secret.strip()) if scheme.lower() == "bearer" else None
+            return found, found.who
+        given = raw.headers.get("Authorization", "")
+        tokens, connection = self.control.tokens, cast("_Connection", raw.protocol)
+        known = connection.known
+        if known is not None and known[:2] == (given, tokens.version):
+            # The same words on the same connection: no need to look again.
+            token: Token | None = known[2]
+        else:
+            scheme, _, secret = given.partition(" ")
+            token = tokens.find(secret.strip()) if scheme.lower() == "bearer" else None
+            if token is not None:
+                connection.known = given, tokens.version, token
         if token is None:
+            scheme, _, secret = given.partition(" ")
             advice = self.control.tokens.advice()
-            given = scheme.lower() == "bearer" and secret.strip()
+            is_token = scheme.lower() == "bearer" and secret.strip()
             wrong = "this token is not valid (revoked or mistyped)"
-            told = wrong if given else "send Authorization: Bearer TOKEN"
+            told = wrong if is_token else "send Authorization: Bearer TOKEN"
             raise UnauthenticatedError(f"{told}; {advice}")
         peer = f"token {token.name}"
         return Caller(token.user, token.role, session, "http", peer, channel, chat_id), peer
@@ -481,7 +515,7 @@ class _Seat(NamedTuple):
 class _Connection(RequestHandler):
     """aiohttp's connection, with its place and edged's words for what is no HTTP."""
 
-    __slots__ = ("_places", "_strangers", "seat")
+    __slots__ = ("_places", "_strangers", "known", "seat")
 
     def __init__(
         self, strangers: dict[_Connection, None], places: Places, *args: Any, **kw: Any
@@ -489,6 +523,8 @@ class _Connection(RequestHandler):
         super().__init__(*args, **kw)
         self._strangers = strangers
         self._places = places
+        self.known: tuple[str, int, Token] | None = None
+        """The last `Authorization` that was good, with the tokens' version, and its token."""
         self.seat: _Seat | None = None
         """Whose place it has; None until someone said who they are."""
 
@@ -577,9 +613,20 @@ def _allowed(methods: dict[str, Route]) -> list[str]:
     return [*methods, *heads, "OPTIONS"]
 
 
+_FOR_PAGES = (
+    "Authorization",
+    "Content-Type",
+    "Last-Event-ID",
+    "MCP-Protocol-Version",
+    "Mcp-Method",
+    "Mcp-Name",
+    "Mcp-Session-Id",
+)
+
+
 def _preflight(methods: dict[str, Route], common: dict[str, str]) -> Response:
     """What a browser asks for a page of a configured origin (Fetch Standard, CORS)."""
-    allowed = ", ".join(["Authorization", "Content-Type", "Last-Event-ID", *HEADERS])
+    allowed = ", ".join([*_FOR_PAGES, *HEADERS])
     headers = {
         **common,
         "Access-Control-Allow-Methods": ", ".join(_allowed(methods)),

@@ -26,6 +26,7 @@ class Timing(msgspec.Struct, frozen=True):
         linger_s: how long an unwanted body is read and thrown away, so that the
             answer to it arrives; also what a stop waits for answers.
         stalled_s: a peer on TCP that takes no data for so long is gone.
+        session_s: an MCP session in which nothing happened for so long is over.
     """
 
     header_s: float = 30.0
@@ -34,6 +35,7 @@ class Timing(msgspec.Struct, frozen=True):
     comment_s: float = 15.0
     linger_s: float = 2.0
     stalled_s: float = 60.0
+    session_s: float = 1_800.0
 
 
 class Rates:

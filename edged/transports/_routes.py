@@ -24,7 +24,7 @@ from edged.identity import Caller, Role
 from edged.media import Medium
 from edged.registry import FORMATS, State
 from edged.results import Block, Result
-from edged.transports import _agents, _board, _jobs, _mcp_servers, _permission, _web
+from edged.transports import _agents, _board, _jobs, _mcp, _mcp_servers, _permission, _web
 from edged.transports._api import Api, Request
 from edged.transports._calls import location, outcome
 from edged.transports._limits import Timing
@@ -105,6 +105,13 @@ class JobsHealth(msgspec.Struct, frozen=True):
     problem: str | msgspec.UnsetType = msgspec.UNSET
 
 
+class SubagentsHealth(msgspec.Struct, frozen=True):
+    """How many subagents run, and how many wait for a place."""
+
+    running: int
+    waiting: int
+
+
 class Status(msgspec.Struct, frozen=True):
     """The health of every part."""
 
@@ -122,6 +129,7 @@ class Status(msgspec.Struct, frozen=True):
     sandbox: dict[str, Any]
     warm: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
     jobs: JobsHealth | msgspec.UnsetType = msgspec.UNSET
+    subagents: SubagentsHealth | msgspec.UnsetType = msgspec.UNSET
     mcp: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
 
 
@@ -439,4 +447,5 @@ ROUTES: tuple[Route, ...] = (
     *_jobs.ROUTES,
     *_mcp_servers.ROUTES,
     *_agents.ROUTES,
+    *_mcp.ROUTES,
 )

@@ -24,11 +24,9 @@ from edged.control import Control
 from edged.errors import ConfigError
 from edged.identity import LOCAL_USER, Caller, Door
 from edged.jsonrpc import Lines
+from edged.mcp.notices import Notices
 from edged.mcp.server import Connection
 from edged.transports._limits import Places
-
-WATCH_S = 2.0
-"""Between two looks for tools that were added, while an MCP session is open."""
 
 HIGH_WATER = 1 << 20
 """Bytes that may wait for a peer before nothing of its input is handled or read any more."""
@@ -118,6 +116,7 @@ class Peer:
             congested=lambda: self._paused,
             on_answered=self._answered,
         )
+        self._listener.notices.join(self._connection)
 
     def data_received(self, data: bytes) -> None:
         """Handle the lines that are whole, and answer them with one write."""
@@ -128,7 +127,7 @@ class Peer:
         if self._lines.unfinished or self.unfinished:
             self._listener.count_unfinished(self, self._lines.unfinished)
         if self._connection.user_told is not None:
-            self._listener.watch()
+            self._listener.notices.watch()
 
     def eof_received(self) -> bool:
         """No more requests come; true while there is something to answer."""
@@ -148,6 +147,7 @@ class Peer:
         """Both ways are closed: nobody waits for its calls any more."""
         if self._connection is not None:
             self._listener.left(self)
+            self._listener.notices.leave(self._connection)
             self._connection.close()
             self._connection = None
         self._unwatch_hangup()
@@ -178,22 +178,14 @@ class Peer:
         connection = self._connection
         return self._paused or (connection is not None and connection.pending >= self._max_calls)
 
-    @property
-    def user_told(self) -> str | None:
-        """Whose tools this peer hears of, if anyone's."""
-        return self._connection.user_told if self._connection is not None else None
-
-    def tools_changed(self) -> None:
-        """Pass the registry's change on."""
-        if self._connection is not None:
-            self._connection.tools_changed()
-
     def stop(self) -> None:
         """Close once what was written is out."""
+        if self._connection is not None:
+            self._connection.end()
         if self._transport is not None:
             self._transport.close()
 
-    def _send(self, line: bytes) -> None:
+    def _send(self, line: bytes, _about: bytes = b"", _ends: int | None = None) -> None:
         if self._in_batch:
             self._out.append(line)
             self._out_size += len(line)
@@ -303,9 +295,7 @@ class Listener:
         self._unfinished = 0
         self._stalled: asyncio.TimerHandle | None = None
         self._server: asyncio.Server | None = None
-        self._notice: asyncio.TimerHandle | None = None
-        self._watch: asyncio.TimerHandle | None = None
-        control.registry.on_change.append(self._changed)
+        self.notices = Notices(control)
 
     async def start(self, sock: socket.socket) -> None:
         """Serve on a bound socket."""
@@ -369,12 +359,7 @@ class Listener:
         if self._server is not None:
             self._server.close()
             self._server = None
-        if self._notice is not None:
-            self._notice.cancel()
-            self._notice = None
-        if self._watch is not None:
-            self._watch.cancel()
-            self._watch = None
+        self.notices.close()
         if self._stalled is not None:
             self._stalled.cancel()
             self._stalled = None
@@ -383,30 +368,6 @@ class Listener:
         """End what is open."""
         for peer in tuple(self._peers):
             peer.stop()
-
-    def watch(self) -> None:
-        """Look for new tools now and then, while a peer is there that wants to be told."""
-        if self._watch is None:
-            self._watch = asyncio.get_running_loop().call_later(WATCH_S, self._look)
-
-    def _look(self) -> None:
-        self._watch = None
-        users = {user for peer in self._peers if (user := peer.user_told) is not None}
-        for user in users:
-            self.control.catalogue.look(user)
-        if users and self._server is not None:
-            self.watch()
-
-    def _changed(self) -> None:
-        # A scan changes many tools at once: one notice for all.
-        if self._notice is None and self._peers:
-            loop = asyncio.get_running_loop()
-            self._notice = loop.call_later(0.05, self._tell)
-
-    def _tell(self) -> None:
-        self._notice = None
-        for peer in tuple(self._peers):
-            peer.tools_changed()
 
 
 def bind(path: str, group: str, *, mode: int = 0o660) -> socket.socket:

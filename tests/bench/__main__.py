@@ -1,7 +1,7 @@
 """`make bench`: every claim of speed and memory, as a ratio of the same run.
 
     python -m tests.bench [NAME …]      NAME: calls start memory list warm hardware files
-                                        jobs fuzz search api upstream
+                                        jobs fuzz search api upstream peers
 
 `board` is measured only when it is named: it boots the emulated board of `make hil`.
 Prints a row for each claim and exits 1 when one is missed.
@@ -23,6 +23,7 @@ from tests.bench import (
     jobs,
     listing,
     memory,
+    peers,
     search,
     start,
     upstream,
@@ -43,6 +44,7 @@ GROUPS = {
     "search": search.measure,
     "api": api.measure,
     "upstream": upstream.measure,
+    "peers": peers.measure,
 }
 NAMED = {"board": emulated.measure}
 """Those that are measured only when they are named."""

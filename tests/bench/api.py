@@ -134,7 +134,7 @@ class Api:
     def check(self, case: Any, session: requests.Session) -> None:
         answer = case.call(base_url=self.url, session=session, timeout=ANSWER_S)
         self.statuses[case.operation.label, answer.status_code] += 1
-        if answer.status_code == 202 and "call_id" in answer.json():
+        if answer.status_code == 202 and answer.content and "call_id" in answer.json():
             self.names["/api/calls"] = [*self.names["/api/calls"][-9:], answer.json()["call_id"]]
         # Some names are of nothing, and some rules are over several inputs.
         excluded = [positive_data_acceptance]

@@ -1,4 +1,4 @@
-"""The least asyncio + msgspec server that answers `initialize` and an echo call.
+"""The least asyncio + msgspec server that answers `initialize`, a list and an echo call.
 
 No schema checks, no registry, no rights: what a daemon adds is its own cost.
 Usage: floor.py PATH
@@ -15,6 +15,10 @@ VERSION = {
     "capabilities": {"tools": {}},
     "serverInfo": {"name": "floor", "version": "0"},
 }
+ECHO = {
+    "name": "echo",
+    "inputSchema": {"type": "object", "properties": {"text": {"type": "string"}}},
+}
 
 
 def answer(message):
@@ -28,6 +32,8 @@ def answer(message):
             "structuredContent": {"result": text},
             "isError": False,
         }
+    elif method == "tools/list":
+        result = {"tools": [ECHO]}
     else:
         result = VERSION
     return dumps({"jsonrpc": "2.0", "id": number, "result": result})

@@ -11,7 +11,8 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator, Sequence
+from typing import Protocol
 
 TICK = os.sysconf("SC_CLK_TCK")
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -116,26 +117,37 @@ class Load:
 
     def __init__(self, latencies: list[float], seconds: float, wrong: int) -> None:
         self.p50_ms = statistics.median(latencies) * 1000
+        self.p99_ms = sorted(latencies)[len(latencies) * 99 // 100] * 1000
         self.rate = len(latencies) / seconds
         self.wrong = wrong
 
 
+class Client(Protocol):
+    """Whatever calls can be made of: `Lines`, or a connection of HTTP."""
+
+    def ask(self, method: str, params: dict) -> Awaitable[bytes]: ...
+
+
 async def closed_loop(
-    clients: list[Lines], seconds: float, tool: str = "echo", in_flight: int = 1
+    clients: Sequence[Client],
+    seconds: float,
+    tool: str = "echo",
+    in_flight: int = 1,
+    argument: str = "text",
 ) -> Load:
     """Each client calls again as soon as it is answered; every answer is checked."""
     latencies: list[float] = []
     wrong = 0
     end = time.perf_counter() + seconds
 
-    async def one(client: Lines, name: str) -> None:
+    async def one(client: Client, name: str) -> None:
         nonlocal wrong
         number = 0
         while time.perf_counter() < end:
             number += 1
             text = f"{name}-{number}-".ljust(64, "x")
             started = time.perf_counter()
-            line = await client.ask("tools/call", {"name": tool, "arguments": {"text": text}})
+            line = await client.ask("tools/call", {"name": tool, "arguments": {argument: text}})
             latencies.append(time.perf_counter() - started)
             if text.encode() not in line:
                 wrong += 1

@@ -71,6 +71,8 @@ def test_a_server_is_added_tested_called_and_removed(daemon, script, until):
         (["add", "x", "https://a.example", "more"], 2, "what is 'more' behind a URL?"),
         (["add", "x", "--env", "A", "--", "y"], 2, "write NAME=VALUE or NAME=@FILE"),
         (["add", "x", "--env", "A=@/no/such", "--", "y"], 2, "No such file"),
+        (["add", "x", "--header", "A=B", "--", "y"], 2, "--header is of a server over HTTP"),
+        (["add", "x", "--write", "/a", "https://a.example"], 2, "--write is of a stdio server"),
         (["add", "a b", "--", "y"], 1, "letters, digits, - and _"),
         (["add", "x", "--read", "here", "--", "y"], 1, "must be absolute"),
         (["add", "x", "--header", "A B=1", "https://a.example"], 1, "is no name of a header"),

@@ -633,6 +633,8 @@ async def test_a_burst_of_changes_is_told_once(door, client):
         door.core.registry.touch()
     for one in (client, other):
         assert (await one.line())["method"] == "notifications/tools/list_changed"
+        # Their documentation is there to be read.
+        assert (await one.line())["method"] == "notifications/resources/list_changed"
         assert "result" in await one.ask(2, "ping")
     assert "result" in await bare.ask(1, "ping")
 

@@ -5,6 +5,7 @@ Source: OpenAI API reference, Chat, "Create chat completion" and its streaming c
 
 from __future__ import annotations
 
+import re
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -33,6 +34,21 @@ BASE = "https://api.openai.com/v1"
 CALLS_MAX = 128
 """Calls of one answer."""
 
+BOUNDS = frozenset({
+    "pattern", "format", "minLength", "maxLength", "minItems", "maxItems", "uniqueItems",
+    "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf",
+    "minProperties", "maxProperties", "patternProperties", "propertyNames",
+})  # fmt: skip
+"""What a schema says of values beside their types; calls are checked here anyway.
+
+llama.cpp, and what is built on it, compiles the schemas of all tools to one grammar, and
+refuses a question for a single length or pattern that it cannot express in it.
+"""
+
+_NAMED = frozenset({"properties", "$defs", "definitions"})
+_VALUES = frozenset({"enum", "const", "default", "examples", "required"})
+_THOUGHTS = re.compile(r"\s*<think>.*?</think>\s*", re.DOTALL)
+
 
 def headers(key: str) -> dict[str, str]:
     """Who asks."""
@@ -54,10 +70,36 @@ def body(question: Question) -> dict[str, Any]:
         "stream_options": {"include_usage": True},
     }
     if question.tools:
-        asked["tools"] = list(question.tools)
+        asked["tools"] = [row if is_own else _light_tool(row) for row in question.tools]
     if question.temperature is not None:
         asked["temperature"] = question.temperature
     return asked
+
+
+def _light_tool(row: dict[str, Any]) -> dict[str, Any]:
+    function = one(row.get("function"))
+    return {**row, "function": {**function, "parameters": light(function.get("parameters"))}}
+
+
+def light(schema: Any) -> Any:
+    """A JSON Schema without `BOUNDS`: names, types and words."""
+    if isinstance(schema, list):
+        return [light(row) for row in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found: dict[str, Any] = {}
+    for key, value in schema.items():
+        if key in _VALUES:
+            found[key] = value
+        elif key in _NAMED:
+            found[key] = {name: light(row) for name, row in one(value).items()}
+        elif key not in BOUNDS:
+            found[key] = light(value)
+    if found.get("type") == "object" and not found.get("properties"):
+        # Of a closed object without a name llama.cpp makes no grammar either.
+        for key in ("properties", "additionalProperties", "required"):
+            found.pop(key, None)
+    return found
 
 
 def _messages(turn: Turn) -> list[dict[str, Any]]:
@@ -148,4 +190,6 @@ class Reading:
             ToolCall(call_id or f"call_{index}", name, arguments)
             for index, (call_id, name, arguments) in enumerate(self._calls)
         )
-        return Said("".join(self._text), calls, self._usage, self._stop)
+        # Some servers leave what a model thought in its text; it is neither told nor sent back.
+        words = _THOUGHTS.sub("", "".join(self._text), count=1)
+        return Said(words, calls, self._usage, self._stop)

@@ -7,6 +7,7 @@ its own that stays, where `npx` and `uvx` keep what they fetched. Loop thread on
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import shutil
 from typing import Protocol
@@ -26,6 +27,9 @@ from edged.store import make_directory
 
 HOME = "/edged-home"
 """Where a server sees its own directory."""
+
+HOME_MAX = 4 << 30
+"""Bytes in the home of a server that is started: each life may add some."""
 
 ENV_FILE_MAX = 64 << 10
 NODE_RESERVE = 2 << 30
@@ -176,6 +180,9 @@ class Program:
                 os.chown(self._home, account.uid, account.gid, follow_symlinks=False)
         except (OSError, StoreError) as error:
             raise SandboxSetupError(f"{self._home}: {error}") from None
+        if stored(self._home, HOME_MAX) >= HOME_MAX:
+            limit = HOME_MAX >> 30
+            raise SandboxSetupError(f"{self._home} has over {limit} GiB: remove what can go")
 
 
 class _Link(StdioLink):
@@ -190,6 +197,19 @@ class _Link(StdioLink):
             await super().close()
         finally:
             self._pool.give_back(self._service)
+
+
+def stored(directory: str, enough: int) -> int:
+    """Bytes on disk below a directory; no more is counted than is enough."""
+    total, waiting = 0, [directory]
+    while waiting and total < enough:
+        with contextlib.suppress(OSError), os.scandir(waiting.pop()) as entries:
+            for entry in entries:
+                status = entry.stat(follow_symlinks=False)
+                total += status.st_blocks * 512
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append(entry.path)
+    return total
 
 
 def env_file(text: str, path: str) -> dict[str, str]:

@@ -54,6 +54,8 @@ class Timing(msgspec.Struct, frozen=True):
     """For a sign of life after a call had no answer."""
     changes: float = 0.2
     """Changes of the list within are one."""
+    restless: float = 5.0
+    """A list that changed less than so long ago is not asked for again before that."""
     update: float = 0.05
     """Between two updates of one call."""
     flood: float = 10.0
@@ -74,6 +76,13 @@ class Opened(Link, Protocol):
     def pid(self) -> int:
         """Of its first process, or 0."""
 
+    @property
+    def is_local(self) -> bool:
+        """Whether it is a program of this board, which `look` looks at."""
+
+    async def look(self) -> str:
+        """What it adds more of to the disk than it may; empty while it does not."""
+
     def watch(self) -> None:
         """Hear what it announces, where that needs a stream of its own."""
 
@@ -86,8 +95,6 @@ class Opened(Link, Protocol):
 
 Open: TypeAlias = Callable[[Client], Awaitable[Opened]]
 """Opens a link for a client; raises EdgedError."""
-
-Look: TypeAlias = Callable[[], Awaitable[str]]
 
 
 class Known(msgspec.Struct, frozen=True):
@@ -115,6 +122,7 @@ class Server:
         learnt: Callable[[Server, Listing], tuple[str, ...]],
         changed: Callable[[Server], None],
         known: Known | None = None,
+        plain: Callable[[str], str] = str,
         timing: Timing = Timing(),  # noqa: B008  a frozen value
         jitter: Callable[[], float] = random.random,
     ) -> None:
@@ -128,6 +136,7 @@ class Server:
             learnt: publishes its tools; says which ones it could not.
             changed: told of each new state.
             known: of an earlier life.
+            plain: a text without secrets.
             timing: see there.
             jitter: a number from 0 to 1.
         """
@@ -139,14 +148,14 @@ class Server:
         self.count = 0
         self._open_link = open_link
         self._spawn, self._learnt, self._changed = spawn, learnt, changed
-        self._timing, self._jitter = timing, jitter
+        self._timing, self._jitter, self._plain = timing, jitter, plain
         self._has_tools = known is not None
         self._client: Client | None = None
         self._link: Opened | None = None
         self._next: asyncio.Future[Client | UpstreamError] | None = None
         self._wanted = asyncio.Event()
         self._stir = asyncio.Event()
-        self._list_changed = False
+        self._list_due: float | None = None
         self._renewing = False
         self._task: asyncio.Task[None] | None = None
         self._checking: asyncio.Task[None] | None = None
@@ -155,6 +164,7 @@ class Server:
         self._active = 0
         self._used = 0.0
         self._failed_at = 0.0
+        self._listed_at = float("-inf")
         self._failures = 0
         self._starts = 0
 
@@ -202,6 +212,7 @@ class Server:
             await self._rest()
 
     def _failed(self, cause: str) -> None:
+        cause = self._plain(cause)
         self._failures += 1
         self._failed_at = asyncio.get_running_loop().time()
         if cause != self._logged:
@@ -239,6 +250,7 @@ class Server:
         """
         self._set("starting", self.error)
         self._starts += 1
+        self._list_due = None
         client = Client()
         link: Opened | None = None
         limit = seconds(self.settings.connect)
@@ -296,8 +308,11 @@ class Server:
         self._settle_next(client)
 
     def _on_changes(self) -> None:
-        self._list_changed = True
-        self._stir.set()
+        """Its list changed; many changes soon after another are one."""
+        if self._list_due is None:
+            timing, now = self._timing, asyncio.get_running_loop().time()
+            self._list_due = max(now + timing.changes, self._listed_at + timing.restless)
+            self._stir.set()
 
     async def _serve(self, client: Client, link: Opened) -> str | None:
         """Wait for what there is to do; see `_session`."""
@@ -311,27 +326,28 @@ class Server:
                 return link.lost.result()
             if self._renewing:
                 return None
-            if self._list_changed:
+            if self._list_due is not None and self._list_due <= asyncio.get_running_loop().time():
                 await self._relist(client)
             if self.settings.lazy and self._is_idle() and not client.pending:
                 return None
-            look: Look | None = getattr(link, "look", None)
-            if look is not None and (found := await look()):
+            if link.is_local and (found := await link.look()):
                 link.kill(found)
 
     def _look_s(self, link: Opened) -> float | None:
         """For how long nothing needs to be looked at; None: until something happens."""
-        waits = [self._timing.look] if getattr(link, "look", None) is not None else []
+        now = asyncio.get_running_loop().time()
+        waits = [max(0.0, self._list_due - now)] if self._list_due is not None else []
+        waits += [self._timing.look] if link.is_local else []
         if self.settings.lazy:
             idle = seconds(self.settings.idle)
-            left = idle - (asyncio.get_running_loop().time() - self._used)
+            left = idle - (now - self._used)
             waits.append(max(left, 0.05) if not self._active else idle)
         return min(waits, default=None)
 
     async def _relist(self, client: Client) -> None:
-        """Its list changed; many changes at once are one."""
-        await asyncio.sleep(self._timing.changes)
-        self._list_changed = False
+        """Ask for its tools again."""
+        self._list_due = None
+        self._listed_at = asyncio.get_running_loop().time()
         try:
             async with asyncio.timeout(seconds(self.settings.connect)):
                 listing = await client.tools()
@@ -379,7 +395,8 @@ class Server:
         if client is not None and not client.is_lost:
             return client
         now = asyncio.get_running_loop().time()
-        recent = now - self._failed_at < self._timing.retry_asked
+        # One that failed once is started at once; one that goes on failing, not by every call.
+        recent = self._failures > 1 and now - self._failed_at < self._timing.retry_asked
         if self.state == "stopped" or (self.state == "failed" and recent):
             raise UpstreamError(f"MCP server {self.name}: {self.error}")
         if self._next is None:
@@ -442,9 +459,9 @@ class Server:
         except UpstreamError as error:
             if str(error).startswith(f"MCP server {self.name}: "):
                 raise
-            raise UpstreamError(f"MCP server {self.name}: {error}") from None
+            raise UpstreamError(f"MCP server {self.name}: {self._plain(str(error))}") from None
         except EdgedError as error:
-            raise UpstreamError(f"MCP server {self.name}: {error}") from None
+            raise UpstreamError(f"MCP server {self.name}: {self._plain(str(error))}") from None
 
     def _suspect(self) -> None:
         """Ask for a sign of life after a call had none; what gives none is ended."""
@@ -454,14 +471,24 @@ class Server:
             self._checking.add_done_callback(lambda _: setattr(self, "_checking", None))
 
     async def _check(self, client: Client, link: Opened) -> None:
+        """End it where it stays silent: at once when no other call may keep it busy."""
+        loop = asyncio.get_running_loop()
+        settings = self.settings
+        longest = max(map(seconds, (settings.timeout, *settings.timeouts.values())))
+        began = loop.time()
+        asked = asyncio.ensure_future(client.check())
         try:
-            async with asyncio.timeout(self._timing.check):
-                await client.check()
-        except TimeoutError:
-            link.kill("hung")
-        except EdgedError:
-            # It is lost already, or will say so.
-            return
+            while True:
+                await asyncio.wait([asked], timeout=self._timing.check)
+                if asked.done():
+                    return
+                if not self._active or loop.time() - began > longest:
+                    link.kill("hung")
+                    return
+        finally:
+            asked.cancel()
+            # That it is lost it says itself.
+            await asyncio.gather(asked, return_exceptions=True)
 
     # Status ---------------------------------------------------------------------------------
 

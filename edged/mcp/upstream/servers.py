@@ -19,7 +19,7 @@ import msgspec
 from edged import log
 from edged.acts import McpServers
 from edged.clock import Clock
-from edged.config import ToolSettings, seconds
+from edged.config import ToolSettings, seconds, size
 from edged.errors import (
     EdgedError,
     ExistsError,
@@ -38,7 +38,7 @@ from edged.registry import Registry
 from edged.results import Result, mask, mask_result
 from edged.sections import Mcp, McpServer, check_server_name
 from edged.store import Store, make_directory, unlink, write_atomic
-from edged.tool import Context, Status, Tool
+from edged.tool import Context, Permissions, Status, Tool
 
 ADDED = McpServers.FILE
 """Of the store: servers that owners added, secrets and all (mode 0600)."""
@@ -83,6 +83,8 @@ class Servers:
         self._section, self._around, self._timing = section, around, timing
         self._added = around.store.load(ADDED, dict[str, McpServer], {})
         self._servers: dict[str, Server] = {}
+        self._published: dict[str, tuple[list[RemoteTool], tuple[str, ...]]] = {}
+        """What each listed the last time, and what of it could not be published."""
 
     def _settings(self) -> dict[str, McpServer]:
         """All by name; what an owner added wins."""
@@ -106,6 +108,7 @@ class Servers:
             learnt=self._learnt,
             changed=self._told,
             known=known,
+            plain=lambda text: self._plain(text, settings),
             timing=self._timing,
         )
         self._servers[name] = server
@@ -146,13 +149,17 @@ class Servers:
         return dial
 
     def _told(self, server: Server) -> None:
-        facts = {"server": server.name, "state": server.state, "error": self._plain(server.error)}
+        facts = {"server": server.name, "state": server.state, "error": server.error}
         self._around.publish("mcp.server", "", facts)
 
     # Tools ----------------------------------------------------------------------------------
 
     def _learnt(self, server: Server, listing: Listing) -> tuple[str, ...]:
         """Publish a list, and keep it for the next start; what could not be published."""
+        before = self._published.get(server.name)
+        if before is not None and before[0] == listing.tools:
+            # As it was: whoever has the list need not be told.
+            return before[1]
         refused = self._publish(server, listing.tools)
         known = Known(_mark(server.settings), server.era, listing.tools)
         _ = self._around.spawn(self._keep(server.name, known))
@@ -171,6 +178,7 @@ class Servers:
                 refused.append(f"tool {remote.name[:60]!r}: {error}")
         server.count = len(found)
         self._around.registry.replace_group(f"mcp {server.name}", found)
+        self._published[server.name] = (tools, tuple(refused))
         return tuple(refused)
 
     def _tool(self, server: Server, name: str, remote: RemoteTool) -> Tool:
@@ -180,10 +188,12 @@ class Servers:
         hidden = settings.deferred
         if hidden is msgspec.UNSET:
             hidden = self._section.discovery.enabled
-        secrets = _secrets(settings)
+        secrets, is_program = _secrets(settings), settings.link == "stdio"
 
         async def run(params: Given, ctx: Context) -> Result:
             result = await server.call(remote.name, params, ctx)
+            if is_program and self._around.sandboxes().is_off:
+                result.sandbox = "none"
             return mask_result(result, secrets) if secrets else result
 
         return UpstreamTool(
@@ -192,6 +202,7 @@ class Servers:
             run,
             source=f"mcp server {server.name}",
             timeout_s=seconds(settings.timeouts.get(remote.name, settings.timeout)),
+            permissions=_permissions(settings),
             status=status,
             hidden=bool(hidden) or (one is not None and one.hidden),
         )
@@ -241,17 +252,13 @@ class Servers:
         settings = self._settings()[name]
         server = self._servers.get(name)
         health = server.health() if server is not None else Health("stopped", settings.link, 0)
-        health = msgspec.structs.replace(
-            health,
-            error=self._plain(health.error, settings),
-            stderr=self._plain(health.stderr, settings),
-        )
+        health = msgspec.structs.replace(health, stderr=self._plain(health.stderr, settings))
         return Row(
             name,
             "added" if name in self._added else "configuration",
             settings.enabled and self._section.enabled,
             settings.link,
-            settings.url or " ".join(settings.argv),
+            self._plain(_address(settings.url) or " ".join(settings.argv), settings),
             health,
             tuple(settings.env),
             tuple(settings.headers),
@@ -318,6 +325,7 @@ class Servers:
         if server is not None:
             await server.close()
             self._around.registry.replace_group(f"mcp {name}", [])
+            self._published.pop(name, None)
         settings = self._settings().get(name)
         if settings is None:
             await asyncio.to_thread(unlink, self._path(name))
@@ -343,8 +351,6 @@ class Servers:
                 await client.tools()
         except TimeoutError:
             raise UpstreamError(f"MCP server {name}: no answer within {2 * limit:g} s") from None
-        except UpstreamError as error:
-            raise UpstreamError(self._plain(str(error), server.settings)) from None
         return self.row(row.name)
 
     def health(self) -> dict[str, Any]:
@@ -354,6 +360,26 @@ class Servers:
     async def close(self) -> None:
         """End all of them, together."""
         await asyncio.gather(*(server.close() for server in self._servers.values()))
+
+
+def _permissions(settings: McpServer) -> Permissions | None:
+    """What a stdio server may use; of one elsewhere nobody knows."""
+    if settings.link != "stdio":
+        return None
+    return Permissions(
+        settings.has_network,
+        tuple(settings.devices),
+        env=tuple(settings.env),
+        timeout_s=seconds(settings.timeout),
+        memory_max=size(settings.memory),
+    )
+
+
+def _address(url: str) -> str:
+    """A URL for people: a password in it is not for them."""
+    scheme, mark, rest = url.partition("://")
+    host, slash, path = rest.partition("/")
+    return f"{scheme}{mark}{host.rpartition('@')[2]}{slash}{path}"
 
 
 def _is_wanted(tool: str, settings: McpServer) -> bool:

@@ -11,6 +11,7 @@ from edged.errors import TooLargeError
 from edged.mcp.client import RemoteTool
 from edged.mcp.upstream.inputs import Inputs
 from edged.mcp.upstream.schemas import adapted
+from edged.sandbox.frames import harmless
 from edged.tool import Hints, Run, Tool
 
 DESCRIPTION_MAX = 8_000
@@ -50,7 +51,7 @@ class UpstreamTool(Tool):
         self._inputs = Inputs(found)
         self._kind = _kind(sorted(self._inputs.sensitive))
         self.remote = remote.name
-        description = (remote.description or "").strip()[:DESCRIPTION_MAX]
+        description = harmless((remote.description or "").strip()[:DESCRIPTION_MAX])
         super().__init__(
             name,
             run,
@@ -120,7 +121,7 @@ def _output(schema: Any) -> dict[str, Any] | None:
 def _label(remote: RemoteTool) -> str:
     annotations = remote.annotations if isinstance(remote.annotations, dict) else {}
     title = remote.title or annotations.get("title")
-    return " ".join(str(title).split())[:LABEL_MAX] if title else ""
+    return harmless(" ".join(str(title).split())[:LABEL_MAX]) if title else ""
 
 
 def _hints(annotations: Any) -> Hints:

@@ -94,6 +94,7 @@ class HttpLink:
     """
 
     is_stream = False
+    is_local = False
     errors = ""
     pid = 0
 
@@ -279,6 +280,10 @@ class HttpLink:
         if not self.lost.done():
             self.lost.set_result(cause)
 
+    async def look(self) -> str:
+        """Nothing of it is on this board."""
+        return ""
+
     def kill(self, cause: str) -> None:
         """Give it up, for a cause that `lost` tells."""
         self._end("it no longer answered" if cause == "hung" else cause)
@@ -307,6 +312,7 @@ class SseLink:
     """
 
     is_stream = True
+    is_local = False
     errors = ""
     pid = 0
 
@@ -393,6 +399,10 @@ class SseLink:
         if not self.lost.done():
             self.lost.set_result(cause)
 
+    async def look(self) -> str:
+        """Nothing of it is on this board."""
+        return ""
+
     def kill(self, cause: str) -> None:
         """Give it up, for a cause that `lost` tells."""
         self._end("it no longer answered" if cause == "hung" else cause)
@@ -466,6 +476,8 @@ def status_text(status: int, reason: str, body: bytes) -> str:
         return f"{text}: check its `headers`"
     if 300 <= status < 400:
         return f"{text}: it moved: set its new `url`"
+    if status in (404, 405):
+        return f"{text}: check its `url`; of the older HTTP+SSE it needs `type: sse`"
     return text
 
 

@@ -76,10 +76,14 @@ class Board:
 
     async def ended(self, task_id):
         """What the event says of a task that ended."""
+        return await self.told("subagent.end", task_id=task_id)
+
+    async def told(self, kind, **like):
+        """The first event of a kind with these facts, now or later."""
         async with asyncio.timeout(BOUND_S):
             while True:
                 for event in self.events:
-                    if event.kind == "subagent.end" and event.data["task_id"] == task_id:
+                    if event.kind == kind and like.items() <= event.data.items():
                         return event.data
                 self._happened.clear()
                 await self._happened.wait()

@@ -325,7 +325,7 @@ class TestAgents:
             await self.make(board, status="disabled")
             for slug, words in (
                 ("watcher", "edged agents enable watcher"),
-                ("nobody", "no agent"),
+                ("nobody", "no agent 'nobody'; there are: board-watcher, watcher"),
             ):
                 result = await board.call("spawn", task="x", agent=slug)
                 assert result.is_error

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edged import plugins
-from edged.agents.store import AGENTS_MAX, Agent, Agents, Change, Creation, slug_of, written
+from edged.agents.store import AGENTS_MAX, SEEDS, Agent, Agents, Change, Creation, slug_of, written
 from edged.errors import ConfigError, ExistsError, InvalidArgumentsError, NotFoundError
 from edged.testing import FakeClock
 
@@ -290,6 +290,22 @@ class TestSeeds:
         self.agents(tmp_path, seeds).delete(BOB, "watcher")
         (seeds / "watcher.md").write_text("---\nname: watcher\n---\nLook again.")
         assert self.prompt(tmp_path, seeds) == {}
+
+    def test_what_was_given_when_the_power_went_is_replaced_too(self, tmp_path, seeds):
+        """The file is there, and the note that it was given is not."""
+        self.prompt(tmp_path, seeds)
+        (tmp_path / BOB / "agents" / SEEDS).unlink()
+        self.prompt(tmp_path, seeds)
+        (seeds / "watcher.md").write_text("---\nname: watcher\n---\nLook twice.")
+        assert self.prompt(tmp_path, seeds) == {"watcher": "Look twice."}
+
+    def test_where_they_cannot_be_written_the_others_are_told(self, tmp_path, seeds, capfd):
+        agents = Agents(str(tmp_path), FakeClock())
+        agents.create(BOB, Creation("mine", "Mine.", "small"))
+        # As a disk that is full or read-only: the note has a directory in its way.
+        (tmp_path / BOB / "agents" / SEEDS).mkdir()
+        assert self.prompt(tmp_path, seeds) == {"mine": "Mine.", "watcher": "Look."}
+        assert "the agents that came with edged: cannot write" in capfd.readouterr().err
 
     def test_one_that_a_person_had_before_stays(self, tmp_path, seeds):
         agents = Agents(str(tmp_path), FakeClock())

@@ -27,7 +27,7 @@ class McpPeer:
     def _count(self):
         self.answered += 1
 
-    def _take(self, line):
+    def _take(self, line, about=b"", ends=None):
         assert line.endswith(b"\n")
         assert line.count(b"\n") == 1
         self.sent.append(json.loads(line))

@@ -25,6 +25,13 @@ from edged.testing.clock import FakeClock
 from edged.tool import READS, Context, Tool, tool
 
 META = "io.modelcontextprotocol/"
+CAPABILITIES = {
+    "tools": {"listChanged": True},
+    "resources": {"subscribe": True, "listChanged": True},
+    "prompts": {"listChanged": True},
+    "completions": {},
+    "logging": {},
+}
 STATELESS = {f"{META}protocolVersion": MODERN, f"{META}clientCapabilities": {}}
 OWN = {f"{META}serverInfo": {"name": "edged", "title": "edged", "version": __version__}}
 
@@ -118,7 +125,7 @@ async def test_initialize_answers_with_the_version_that_was_asked_for(peer, vers
     answer = await peer.ask("initialize", asked)
     result = answer["result"]
     assert result["protocolVersion"] == version
-    assert result["capabilities"] == {"tools": {"listChanged": True}}
+    assert result["capabilities"] == CAPABILITIES
     assert result["serverInfo"]["name"] == "edged"
     assert result["serverInfo"]["version"] == __version__
     assert "tool_describe" in result["instructions"]
@@ -153,7 +160,10 @@ async def test_discover_tells_what_is_spoken_before_anything_else(peer):
         result = answer["result"]
         assert result["supportedVersions"] == [MODERN, *LEGACY]
         assert result["resultType"] == "complete"
-        assert result["capabilities"] == {"tools": {"listChanged": True}}
+        assert result["capabilities"] == {
+            **CAPABILITIES,
+            "extensions": {"io.modelcontextprotocol/tasks": {}},
+        }
         assert result["ttlMs"] >= 0
         assert result["cacheScope"] == "private"
         assert result["_meta"] == OWN
@@ -771,7 +781,9 @@ def test_no_order_of_lines_ends_a_connection(lines):
         spawn=None,
         listeners=list,
     )
-    connection = Connection(control, Caller("local", "owner", "", "unix"), sent.append)
+    connection = Connection(
+        control, Caller("local", "owner", "", "unix"), lambda line, *_: sent.append(line)
+    )
     for line in lines:
         connection.receive(line)
     connection.receive(b'{"jsonrpc":"2.0","id":"last","method":"ping"}')

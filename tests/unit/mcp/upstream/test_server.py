@@ -13,14 +13,16 @@ from edged.sections import McpServer
 from edged.tool import Context
 
 BOUND_S = 10.0
-FAST = Timing(retry_first=0.001, retry_max=0.001, retry_asked=0.0, check=0.01, changes=0.001)
+FAST = Timing(
+    retry_first=0.001, retry_max=0.001, retry_asked=0.0, check=0.01, changes=0.001, restless=0.0
+)
 INFO = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {"listChanged": True}}}
 
 
 class Link:
     """A server in this process: answers as `answers` say, until it is ended."""
 
-    is_stream, errors, pid = True, "", 0
+    is_stream, is_local, errors, pid = True, False, "", 0
 
     def __init__(self, client, answers):
         self.client, self.answers, self.sent = client, answers, []
@@ -162,7 +164,7 @@ async def test_calls_soon_after_a_failure_do_not_start_it_each(world):
     for _ in range(5):
         with pytest.raises(UpstreamError, match="MCP server demo: no key"):
             await world.call()
-    assert world.one.health().starts == 1
+    assert world.one.health().starts == 2
 
 
 async def test_a_server_that_ends_fails_what_waits_and_is_started_again(world):

@@ -29,6 +29,8 @@ def test_what_a_server_says_of_a_tool_is_shown():
     )
     assert (told.label, plain.label, told.category) == ("Read it", "mcp_s_t", "mcp")
     odd = made(annotations={"readOnlyHint": "yes", "title": 3}, description="x" * 9_000)
+    hostile = made(title="a\x1b[2Jb", description="c\u202ed\n")
+    assert (hostile.label, hostile.description) == ("a\ufffd[2Jb", "c\ufffdd")
     assert (odd.hints.read_only, odd.label, len(odd.description)) == (False, "3", 8_000)
 
 

@@ -1,0 +1,748 @@
+"""MCP's Streamable HTTP at `/mcp`, in both eras at once.
+
+A stateless request (2026-07-28) is a connection of its own that ends with its response; who
+closes the response cancels. `initialize` begins a session, whose requests go on when a
+response is cut, and whose events can be asked for again. What is answered by one message is
+answered as JSON; events begin when something else comes first, or nothing for a while.
+Source: MCP 2026-07-28 and 2025-11-25, transports.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import binascii
+import secrets
+from collections import deque
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import msgspec
+from aiohttp.web_response import StreamResponse
+
+from edged import jsonrpc
+from edged.errors import WIRE, BusyError, InvalidArgumentsError, RemoteProtocolError
+from edged.identity import Caller
+from edged.mcp.notices import Notices
+from edged.mcp.server import Connection, is_modern
+from edged.mcp.types import (
+    HEADER_MISMATCH,
+    LEGACY,
+    META,
+    MISSING_CAPABILITY,
+    MODERN,
+    NO_META,
+    UNSUPPORTED_VERSION,
+    Meta,
+    UnsupportedVersionError,
+)
+from edged.transports._api import Api, Refusal, Request
+from edged.transports._openapi import (
+    EVENTS,
+    PROBLEM,
+    TEXT,
+    Answer,
+    Parameter,
+    Problem,
+    Route,
+)
+from edged.transports._streams import Stream
+
+VERSION, SESSION, LAST_EVENT = "MCP-Protocol-Version", "Mcp-Session-Id", "Last-Event-ID"
+METHOD, NAME, PARAM = "Mcp-Method", "Mcp-Name", "Mcp-Param-"
+
+LISTEN = "subscriptions/listen"
+
+SESSIONS = 64
+"""Sessions of all callers; the one longest idle of who has most makes room."""
+
+QUEUED = 256
+"""Messages that wait for one stream; beyond half of them what may be lost is lost."""
+
+KEPT = 256
+"""Events of a session that can be asked for again."""
+
+KEPT_BYTES = 1 << 20
+
+CUT_OFF = 16
+"""Requests of a session whose stream was cut and whose answers wait to be asked for."""
+
+RETRY_MS = 1_000
+"""When a client comes back to a stream that ended."""
+
+PATIENCE_S = 1.0
+"""How long a session's request waits for its one answer before events begin: only what has
+begun can be asked for again."""
+
+_NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"} | dict.fromkeys(
+    ("tasks/get", "tasks/update", "tasks/cancel"), "taskId"
+)
+"""What `Mcp-Name` repeats."""
+
+_STATUS = {
+    jsonrpc.METHOD_NOT_FOUND: 404,
+    jsonrpc.PARSE_ERROR: 400,
+    jsonrpc.INVALID_REQUEST: 400,
+    HEADER_MISMATCH: 400,
+    MISSING_CAPABILITY: 400,
+    UNSUPPORTED_VERSION: 400,
+}
+"""HTTP status of an error that answers a stateless request; others are 200."""
+
+
+class Message(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One message of JSON-RPC 2.0, as MCP has it."""
+
+    jsonrpc: Literal["2.0"]
+    id: str | int | None = None
+    method: str = ""
+    params: dict[str, Any] | None = None
+    result: dict[str, Any] | None = None
+    error: dict[str, Any] | None = None
+
+
+class _Head(msgspec.Struct, gc=False):
+    """The part of params that headers repeat."""
+
+    name: Any = None
+    uri: Any = None
+    taskId: Any = None  # noqa: N815  MCP's word
+    arguments: msgspec.Raw = msgspec.Raw()
+    meta: Meta = msgspec.field(name="_meta", default=NO_META)
+
+
+_head = msgspec.json.Decoder(_Head).decode
+
+
+class _MismatchError(RemoteProtocolError):
+    """A header is not there, or is not what the body says."""
+
+
+# Streams ----------------------------------------------------------------------------------
+
+
+class _Flow:
+    """What goes out for one request, or for a session at large.
+
+    Attributes:
+        code: how it ended: 0 with a result, else an error's code; None while it goes on.
+        waiting: events that were not written yet, with their numbers.
+        is_lost: nobody can ask for it any more.
+    """
+
+    __slots__ = ("_wake", "code", "is_lost", "number", "reader", "waiting")
+
+    def __init__(self, number: int = 0) -> None:
+        self.number = number
+        self.code: int | None = None
+        self.waiting: deque[tuple[int, bytes]] = deque(maxlen=QUEUED)
+        self.is_lost = False
+        self.reader: Stream | None = None
+        self._wake: asyncio.Event | None = None
+
+    def put(self, line: bytes, ends: int | None, event: int = 0) -> None:
+        """One message more; the last one where `ends` says how."""
+        if self.is_lost:
+            return
+        self.waiting.append((event, line))
+        if ends is not None:
+            self.code = ends
+        if self._wake is not None:
+            self._wake.set()
+        if self.reader is not None:
+            self.reader.poke()
+
+    @property
+    def congested(self) -> bool:
+        """Whether its reader is far behind."""
+        return len(self.waiting) > QUEUED // 2
+
+    async def first(self, patience_s: float) -> bool:
+        """Wait until something is there; whether it is the one answer."""
+        if not self.waiting:
+            wake = self._wake = asyncio.Event()
+            try:
+                async with asyncio.timeout(patience_s):
+                    await wake.wait()
+            except TimeoutError:
+                return False
+            finally:
+                self._wake = None
+        return self.code is not None and len(self.waiting) == 1
+
+
+class _Events:
+    """An event stream that writes what a flow has, until that ends."""
+
+    def __init__(
+        self,
+        request: Request,
+        flow: _Flow,
+        connection: Connection,
+        session: _Session | None = None,
+    ) -> None:
+        self._request = request
+        self._flow = flow
+        self._connection = connection
+        self._session = session
+        self.stream = request.stream()
+
+    async def run(
+        self, headers: Mapping[str, str], missed: list[tuple[int, bytes]] | None = None
+    ) -> StreamResponse:
+        """Open it, write what was missed, then what comes."""
+        flow, stream, streams = self._flow, self.stream, self._request.api.streams
+        if flow.reader is not None:
+            flow.reader.end()
+        flow.reader = stream
+        stream.response.headers.update(headers)
+        streams.add(stream)
+        try:
+            await stream.open()
+            if self._session is not None:
+                await self._prime()
+            for event, line in missed or ():
+                await self._write(event, line)
+            while flow.reader is stream:
+                await self._write_waiting()
+                if flow.code is not None:
+                    break
+                if stream.ending:
+                    # What listens is answered in the end; whatever else goes on is cut.
+                    self._connection.end()
+                    if not flow.waiting:
+                        break
+                else:
+                    await stream.wait()
+        finally:
+            streams.discard(stream)
+            if flow.reader is stream:
+                flow.reader = None
+        return stream.response
+
+    async def _write_waiting(self) -> None:
+        waiting = self._flow.waiting
+        # Who takes the flow over has what was kept by then.
+        while waiting and self._flow.reader is self.stream:
+            event, line = waiting.popleft()
+            if self._session is not None:
+                self._session.keep(self._flow, event, line)
+            await self._write(event, line)
+
+    async def _prime(self) -> None:
+        """An event to come back to, and when; older clients take no empty data."""
+        assert self._session is not None  # noqa: S101  only sessions have events to ask for
+        waiting = self._flow.waiting
+        last = waiting[0][0] - 1 if waiting else self._session.events
+        start = f"{self._flow.number}-{last}"
+        text = f"retry: {RETRY_MS}\n"
+        if self._session.connection.version == LEGACY[0]:
+            text += f"id: {start}\ndata: \n"
+        await self.stream.response.write(f"{text}\n".encode())
+
+    async def _write(self, event: int, line: bytes) -> None:
+        mark = b"id: %d-%d\n" % (self._flow.number, event) if event else b""
+        await self.stream.response.write(b"%bdata: %b\n\n" % (mark, line.rstrip(b"\n")))
+
+
+# Sessions ---------------------------------------------------------------------------------
+
+
+class _Session:
+    """One session of the revisions with `initialize`. Loop thread only."""
+
+    def __init__(self, sessions: Sessions, caller: Caller) -> None:
+        self.id = secrets.token_hex(16)
+        self.caller = caller
+        self.events = 0
+        self.posts = 0
+        """Requests that are being answered."""
+        self.used = 0.0
+        self.general = _Flow()
+        self.flows: dict[bytes, _Flow] = {}
+        self._numbers = 0
+        self._kept: deque[tuple[int, int, bytes]] = deque()
+        self._kept_bytes = 0
+        self._undelivered: dict[int, _Flow] = {}
+        """By number; those whose stream was cut are in `_cut_off` too."""
+        self._cut_off: dict[int, _Flow] = {}
+        self.connection = Connection(
+            sessions.control, caller, self._send, congested=lambda: self.general.congested
+        )
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether something of it goes on: then it does not grow old."""
+        return bool(self.posts or self.connection.pending or self.general.reader)
+
+    def belongs_to(self, caller: Caller) -> bool:
+        """Whether it is this caller's, and no other token's."""
+        own = self.caller
+        return (own.user, own.role, own.peer) == (caller.user, caller.role, caller.peer)
+
+    def flow(self, raw_id: bytes) -> _Flow:
+        """Where what belongs to a request goes."""
+        self._numbers += 1
+        flow = self.flows[raw_id] = self._undelivered[self._numbers] = _Flow(self._numbers)
+        return flow
+
+    def _send(self, line: bytes, about: bytes = b"", ends: int | None = None, /) -> None:
+        self.events += 1
+        flow = self.flows.get(about, self.general)
+        flow.put(line, ends if flow is not self.general else None, self.events)
+        if ends is not None:
+            self.flows.pop(about, None)
+
+    def keep(self, flow: _Flow, event: int, line: bytes) -> None:
+        """It goes out now, and may have to go out again."""
+        self._kept.append((flow.number, event, line))
+        self._kept_bytes += len(line)
+        while len(self._kept) > KEPT or self._kept_bytes > KEPT_BYTES:
+            self._kept_bytes -= len(self._kept.popleft()[2])
+
+    def left(self, flow: _Flow) -> None:
+        """Its stream is over; what it still has to say waits to be asked for."""
+        if flow.number == 0 or flow.reader is not None:
+            return
+        if flow.code is not None and not flow.waiting:
+            self._undelivered.pop(flow.number, None)
+            return
+        self._cut_off[flow.number] = flow
+        while len(self._cut_off) > CUT_OFF:
+            lost = self._cut_off.pop(next(iter(self._cut_off)))
+            lost.is_lost = True
+            self._undelivered.pop(lost.number, None)
+
+    def resume(self, mark: str) -> tuple[_Flow, list[tuple[int, bytes]]] | None:
+        """The flow of an event, and what of it came after that event."""
+        number, _, event = mark.partition("-")
+        if not (number.isascii() and number.isdigit() and event.isascii() and event.isdigit()):
+            return None
+        if len(mark) > 40 or int(number) > self._numbers:
+            return None
+        flow = self.general
+        if int(number):
+            ended = _Flow(int(number))
+            ended.code = 0
+            flow = self._undelivered.get(int(number), ended)
+            self._cut_off.pop(flow.number, None)
+        missed = [
+            (seen, line)
+            for of, seen, line in self._kept
+            if of == int(number) and seen > int(event)
+        ]
+        return flow, missed
+
+    def close(self) -> None:
+        """It is over: its calls are cancelled, its streams end."""
+        self.connection.close()
+        for flow in (self.general, *self._undelivered.values()):
+            flow.is_lost = True
+            if flow.reader is not None:
+                flow.reader.end()
+
+
+class Sessions:
+    """All sessions of the HTTP door, and the stateless streams that hear of changes."""
+
+    def __init__(self, api: Api) -> None:
+        self.control = api.control
+        self.notices = Notices(api.control)
+        self._idle_s = api.timing.session_s
+        self._monotonic = api.control.services.clock.monotonic
+        self._sessions: dict[str, _Session] = {}
+        self._sweep: asyncio.TimerHandle | None = None
+
+    def begin(self, caller: Caller) -> _Session:
+        """A new session.
+
+        Raises:
+            BusyError: there are too many, and something goes on in each.
+        """
+        self.drop_idle()
+        if len(self._sessions) >= SESSIONS:
+            self._make_room()
+        session = _Session(self, caller)
+        session.used = self._monotonic()
+        self._sessions[session.id] = session
+        self.notices.join(session.connection)
+        self.notices.watch()
+        if self._sweep is None:
+            self._sweep_later()
+        return session
+
+    def find(self, name: str, caller: Caller) -> _Session | None:
+        """A caller's session; the way to it keeps it young."""
+        session = self._sessions.get(name)
+        if session is None or not session.belongs_to(caller):
+            return None
+        session.used = self._monotonic()
+        return session
+
+    def end(self, session: _Session) -> None:
+        """A session is over."""
+        del self._sessions[session.id]
+        self.notices.leave(session.connection)
+        session.close()
+
+    def close(self) -> None:
+        """The door closes."""
+        self.notices.close()
+        if self._sweep is not None:
+            self._sweep.cancel()
+            self._sweep = None
+        for session in tuple(self._sessions.values()):
+            self.end(session)
+
+    def drop_idle(self) -> None:
+        """End those that nobody used for a while; what goes on keeps one."""
+        now = self._monotonic()
+        for session in tuple(self._sessions.values()):
+            if session.is_busy:
+                session.used = now
+            elif now - session.used >= self._idle_s:
+                self.end(session)
+
+    def _make_room(self) -> None:
+        idle = [session for session in self._sessions.values() if not session.is_busy]
+        if not idle:
+            raise BusyError(f"{SESSIONS} MCP sessions are open: end one (DELETE /mcp)")
+        owners = [session.caller.who for session in self._sessions.values()]
+        self.end(max(idle, key=lambda one: (owners.count(one.caller.who), -one.used)))
+
+    def _sweep_later(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._sweep = loop.call_later(min(self._idle_s, 60.0), self._swept)
+
+    def _swept(self) -> None:
+        self._sweep = None
+        self.drop_idle()
+        if self._sessions:
+            self._sweep_later()
+
+
+def _sessions(request: Request) -> Sessions:
+    api = request.api
+    if api.sessions is None:
+        api.sessions = Sessions(api)
+    found: Sessions = api.sessions
+    return found
+
+
+# POST -------------------------------------------------------------------------------------
+
+
+async def post_message(request: Request) -> StreamResponse:
+    """Send one message of MCP."""
+    data = await request.data()
+    if jsonrpc.crowded(data):
+        return _fault(request, b"", jsonrpc.INVALID_REQUEST, f"the body: {jsonrpc.CROWDED}")
+    try:
+        message = jsonrpc.parse(data)
+    except RemoteProtocolError as error:
+        text, code, raw_id = error.args
+        return _fault(request, raw_id, code, text)
+    try:
+        head = _head(message.params) if message.params else _Head()
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        return _fault(request, message.id, jsonrpc.INVALID_PARAMS, f"params: {error}")
+    version = request.header(VERSION)
+    if head.meta.version is None and (not version or version in LEGACY):
+        return await _in_session(request, message, data)
+    return await _stateless(request, message, head, version)
+
+
+async def _stateless(
+    request: Request, message: jsonrpc.Message, head: _Head, version: str
+) -> StreamResponse:
+    try:
+        _check_head(request, message, head, version)
+    except UnsupportedVersionError as error:
+        known = {"supported": [MODERN, *LEGACY], "requested": error.version}
+        return _fault(request, message.id, UNSUPPORTED_VERSION, str(error), known)
+    except InvalidArgumentsError as error:
+        return _fault(request, message.id, jsonrpc.INVALID_PARAMS, str(error))
+    except _MismatchError as error:
+        return _fault(request, message.id, HEADER_MISMATCH, str(error))
+    if not message.id:
+        # The stateless revision has no notification that would change anything.
+        return request.empty(202)
+    flow = _Flow()
+    # What a session is to others is the identity here (contract, section 4).
+    caller = msgspec.structs.replace(request.caller, session="")
+    connection = Connection(
+        request.api.control,
+        caller,
+        lambda line, _about=b"", ends=None: flow.put(line, ends),
+        congested=lambda: flow.congested,
+    )
+    notices = _sessions(request).notices if message.method == LISTEN else None
+    if notices is not None:
+        notices.join(connection)
+    try:
+        connection.handle(message)
+        if notices is not None:
+            notices.watch()
+        return await _respond(request, connection, flow)
+    finally:
+        if notices is not None:
+            notices.leave(connection)
+        # A response that was cut cancels.
+        connection.close()
+
+
+async def _respond(request: Request, connection: Connection, flow: _Flow) -> StreamResponse:
+    patience = request.api.timing.comment_s
+    while not await flow.first(patience):
+        if _takes_events(request):
+            return await _Events(request, flow, connection).run({})
+        # Who takes no events gets the answer alone.
+        while flow.waiting and (flow.code is None or len(flow.waiting) > 1):
+            flow.waiting.popleft()
+    return _answered(request, flow, _STATUS.get(flow.code or 0, 200))
+
+
+def _answered(
+    request: Request, flow: _Flow, status: int, headers: Mapping[str, str] | None = None
+) -> StreamResponse:
+    return request.reply(flow.waiting.popleft()[1], status, headers)
+
+
+def _check_head(request: Request, message: jsonrpc.Message, head: _Head, version: str) -> None:
+    """Refuse a request whose headers and body do not say the same.
+
+    Raises:
+        InvalidArgumentsError: what `_meta` must have is not there.
+        UnsupportedVersionError: a revision that is not spoken.
+        _MismatchError: a header is missing, broken or another.
+    """
+    meta = head.meta
+    if not message.method:
+        raise _MismatchError("the stateless revision takes requests and notifications alone")
+    if not message.id:
+        # What headers those have is not said (MCP 2026-07-28).
+        if version != MODERN:
+            raise UnsupportedVersionError(version)
+        return
+    if not version:
+        raise _MismatchError(f"the header {VERSION} is missing")
+    if meta.version is None:
+        reason = f"params._meta.{META}protocolVersion: is required"
+        raise InvalidArgumentsError([], reason)
+    if version != meta.version:
+        raise _MismatchError(f"{VERSION} is {version[:40]!r} and the body {meta.version[:40]!r}")
+    if not is_modern(meta):
+        raise UnsupportedVersionError(version)
+    _check_header(request, METHOD, message.method, encoded=False)
+    key = _NAMED.get(message.method)
+    if key is not None:
+        _check_header(request, NAME, getattr(head, key))
+    if message.method == "tools/call" and isinstance(head.name, str):
+        _check_params(request, head)
+
+
+def _check_header(request: Request, name: str, value: Any, *, encoded: bool = True) -> None:
+    given = request.header(name).strip(" \t")
+    if not given:
+        raise _MismatchError(f"the header {name} is missing")
+    shown = decoded(name, given) if encoded else given
+    if shown != value:
+        raise _MismatchError(f"{name} is {shown[:80]!r} and the body says {str(value)[:80]!r}")
+
+
+def _check_params(request: Request, head: _Head) -> None:
+    """Inputs that the tool's schema has repeated in headers (`x-mcp-header`)."""
+    registry, user = request.api.control.registry, request.caller.user
+    tool = registry.view(user).tools.get(head.name)
+    if tool is None or not tool.mirrored:
+        return
+    try:
+        values = msgspec.json.decode(bytes(head.arguments) or b"{}")
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return
+    for path, header in tool.mirrored:
+        name = PARAM + header
+        value: Any = values
+        for key in path:
+            value = value.get(key) if isinstance(value, dict) else None
+        if value is None:
+            continue
+        given = request.header(name).strip(" \t")
+        if not given:
+            raise _MismatchError(f"the header {name} is missing: {'.'.join(path)} is in the body")
+        if not _same(decoded(name, given), value):
+            raise _MismatchError(f"{name} is not what {'.'.join(path)} is in the body")
+
+
+def _same(text: str, value: Any) -> bool:
+    if isinstance(value, bool):
+        return text == ("true" if value else "false")
+    if isinstance(value, int | float):
+        try:
+            return bool(float(text) == value)
+        except ValueError:
+            return False
+    return bool(text == value)
+
+
+def decoded(name: str, text: str) -> str:
+    """The value of a header, which may be wrapped for what no header can hold.
+
+    Raises:
+        _MismatchError: it is broken.
+    """
+    if not text.isascii() or not text.isprintable():
+        raise _MismatchError(f"{name} has characters that no header may have")
+    if not (text.startswith("=?base64?") and text.endswith("?=")):
+        return text
+    try:
+        return binascii.a2b_base64(text[9:-2], strict_mode=True).decode()
+    except ValueError:
+        raise _MismatchError(f"{name} is not base64 of UTF-8") from None
+
+
+# Sessions: POST, GET, DELETE --------------------------------------------------------------
+
+
+async def _in_session(request: Request, message: jsonrpc.Message, data: bytes) -> StreamResponse:
+    name = request.header(SESSION)
+    headers: dict[str, str] = {}
+    if name:
+        session = _session(request)
+    elif message.method == "initialize" and message.id:
+        session = _sessions(request).begin(msgspec.structs.replace(request.caller, session=""))
+        headers = {SESSION: session.id}
+    else:
+        detail = (
+            f"send {SESSION} of the answer to initialize, or {VERSION}: {MODERN} with _meta "
+            "for a request without a session"
+        )
+        return _fault(request, message.id, jsonrpc.INVALID_REQUEST, detail)
+    connection = session.connection
+    if not message.id or not message.method:
+        connection.receive(data)
+        return request.empty(202)
+    if connection.is_open(message.id):
+        return _fault(request, message.id, jsonrpc.INVALID_REQUEST, "this id is in use")
+    flow = session.flow(message.id)
+    session.posts += 1
+    try:
+        connection.handle(message)
+        patience = PATIENCE_S if connection.version == LEGACY[0] else request.api.timing.comment_s
+        while not await flow.first(patience):
+            if _takes_events(request):
+                return await _Events(request, flow, connection, session).run(headers)
+            while flow.waiting and (flow.code is None or len(flow.waiting) > 1):
+                flow.waiting.popleft()
+        return _answered(request, flow, 200, headers)
+    finally:
+        session.posts -= 1
+        session.left(flow)
+
+
+def _session(request: Request) -> _Session:
+    version = request.header(VERSION)
+    if version and version not in LEGACY:
+        detail = f"{VERSION} {version[:40]!r} is none of {', '.join(LEGACY)}"
+        raise Refusal(400, "protocol_remote", WIRE["protocol_remote"].title, detail)
+    session = _sessions(request).find(request.header(SESSION), request.caller)
+    if session is None:
+        detail = "there is no such session (any more): begin one with initialize"
+        raise Refusal(404, "not_found", WIRE["not_found"].title, detail)
+    return session
+
+
+async def get_messages(request: Request) -> StreamResponse:
+    """Hear what a session has to say beside its answers; Last-Event-ID resumes."""
+    _require_session(request)
+    session = _session(request)
+    if not _takes_events(request):
+        detail = f"this is {EVENTS}: send Accept: {EVENTS}"
+        raise Refusal(406, "not_acceptable", "Not acceptable", detail)
+    mark = request.header(LAST_EVENT)
+    flow, missed = session.general, list[tuple[int, bytes]]()
+    if mark:
+        found = session.resume(mark)
+        if found is None:
+            detail = f"{LAST_EVENT} {mark[:40]!r} is none of this session's"
+            raise Refusal(400, "protocol_remote", WIRE["protocol_remote"].title, detail)
+        flow, missed = found
+    if request.is_head:
+        return request.stream().response
+    try:
+        return await _Events(request, flow, session.connection, session).run({}, missed)
+    finally:
+        session.left(flow)
+
+
+async def end_mcp_session(request: Request) -> StreamResponse:
+    """End a session; its calls are cancelled."""
+    _require_session(request)
+    _sessions(request).end(_session(request))
+    return request.empty(204)
+
+
+def _require_session(request: Request) -> None:
+    """Refuse what only sessions have, as the stateless revision would have it."""
+    if not request.header(SESSION) or request.header(VERSION) == MODERN:
+        detail = f"without {SESSION} /mcp takes POST alone"
+        title = "Method not allowed"
+        raise Refusal(405, "method_not_allowed", title, detail, {"Allow": "POST"})
+
+
+def _takes_events(request: Request) -> bool:
+    accept = request.header("Accept").lower()
+    return EVENTS in accept or "text/*" in accept or "*/*" in accept or not accept
+
+
+def _fault(
+    request: Request, raw_id: bytes, code: int, text: str, data: Any = None
+) -> StreamResponse:
+    """A request that is not even begun."""
+    return request.reply(jsonrpc.error(raw_id, code, text, data), _STATUS.get(code, 400))
+
+
+_EVENT = {"type": "string", "pattern": "^[0-9]+-[0-9]+$"}
+_HEADERS = (
+    Parameter(VERSION, "the revision that is spoken", {"enum": [MODERN, *LEGACY]}),
+    Parameter(SESSION, "the session that `initialize` began, before 2026-07-28", TEXT),
+    Parameter(METHOD, "the method of the body, from 2026-07-28", TEXT),
+    Parameter(NAME, "what the body names, from 2026-07-28", TEXT),
+)
+_OF_SESSIONS = _HEADERS[:2]
+
+_WRONG = "it cannot be taken; the error says why"
+
+ROUTES = (
+    Route(
+        "POST",
+        "/mcp",
+        post_message,
+        (
+            Answer(200, "the response, also one that says what went wrong", Message),
+            Answer(200, "messages that come before the response, and the response", media=EVENTS),
+            Answer(202, "a notification or a response was taken", media=""),
+            Answer(400, _WRONG, Message),
+            Answer(400, _WRONG, Problem, media=PROBLEM),
+            Answer(404, "there is no such method", Message),
+            Answer(404, "there is no such session", Problem, media=PROBLEM),
+        ),
+        Message,
+        headers=_HEADERS,
+    ),
+    Route(
+        "GET",
+        "/mcp",
+        get_messages,
+        (Answer(200, "messages", media=EVENTS),),
+        headers=(*_OF_SESSIONS, Parameter(LAST_EVENT, "resume after that event", _EVENT)),
+        problems=(404, 405, 406),
+    ),
+    Route(
+        "DELETE",
+        "/mcp",
+        end_mcp_session,
+        (Answer(204, "the session is over", media=""),),
+        headers=_OF_SESSIONS,
+        problems=(404, 405),
+    ),
+)

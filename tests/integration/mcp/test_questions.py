@@ -1,0 +1,163 @@
+"""Questions to the person at the client: confirmations and permissions (contract, 4 and 8)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import tempfile
+
+import msgspec
+import pytest
+
+from edged.identity import Caller
+from edged.mcp.server import Connection
+from edged.testing import running
+
+BOUND_S = 10.0
+PREFIX = "io.modelcontextprotocol/"
+WRITE = {"name": "gpio", "arguments": {"line": "GPIO5", "value": "on"}}
+
+
+class Client:
+    """Speaks to a `Connection` in this process."""
+
+    def __init__(self, daemon, role="owner"):
+        self.sent, self._came = [], asyncio.Event()
+        caller = Caller("local", role, "", "unix", "uid 0" if role == "owner" else "uid 7")
+        self.connection = Connection(daemon.control, caller, self._take)
+
+    def _take(self, line, about=b"", ends=None):
+        self.sent.append(json.loads(line))
+        self._came.set()
+
+    def say(self, **message):
+        self.connection.receive(msgspec.json.encode({"jsonrpc": "2.0", **message}))
+
+    def begin(self, **capabilities):
+        params = {"protocolVersion": "2025-11-25", "capabilities": capabilities}
+        self.say(id=0, method="initialize", params=params)
+
+    async def wait(self, wanted):
+        async with asyncio.timeout(BOUND_S):
+            while not (found := [m for m in self.sent if wanted(m)]):
+                self._came.clear()
+                await self._came.wait()
+        self.sent.remove(found[0])
+        return found[0]
+
+    async def question(self):
+        return await self.wait(lambda m: m.get("method") == "elicitation/create")
+
+    async def reply(self, number):
+        return await self.wait(lambda m: m.get("id") == number and "method" not in m)
+
+    async def modern(self, number, params):
+        meta = {
+            PREFIX + "protocolVersion": "2026-07-28",
+            PREFIX + "clientCapabilities": {"elicitation": {}},
+        }
+        self.say(id=number, method="tools/call", params={**params, "_meta": meta})
+        return await self.reply(number)
+
+
+@pytest.fixture
+async def daemon():
+    with tempfile.TemporaryDirectory(prefix="edged-ask-", dir="/var/tmp") as data:
+        os.chmod(data, 0o755)
+        async with running(data=data, http=False) as it:
+            yield it.daemon
+
+
+def text(answer):
+    return answer["result"]["content"][0]["text"]
+
+
+@pytest.mark.parametrize(
+    ("said", "failed"),
+    [
+        ({"action": "accept", "content": {"confirm": True}}, False),
+        ({"action": "accept", "content": {"confirm": False}}, True),
+        ({"action": "decline"}, True),
+        ({"action": "cancel"}, True),
+    ],
+)
+async def test_a_write_goes_on_when_the_person_agrees_and_only_then(daemon, said, failed):
+    """Contract, section 8: an answered confirmation; MCP 2025-11-25, elicitation."""
+    client = Client(daemon, "agent")
+    client.begin(elicitation={})
+    client.say(id=1, method="tools/call", params=WRITE)
+    question = await client.question()
+    assert "write to GPIO5" in question["params"]["message"]
+    assert '"value":"on"' in question["params"]["message"]
+    client.say(id=question["id"], result=said)
+    answer = await client.reply(1)
+    assert answer["result"]["isError"] is failed, answer
+    assert ("needs confirm: true" in text(answer)) is failed
+    client.connection.close()
+
+
+async def test_a_client_that_cannot_ask_is_told_how_to_confirm(daemon):
+    """Contract, section 8."""
+    client = Client(daemon)
+    client.begin()
+    client.say(id=1, method="tools/call", params=WRITE)
+    assert "needs confirm: true" in text(await client.reply(1))
+    client.connection.close()
+
+
+async def test_in_the_stateless_revision_the_call_comes_again_with_the_answer(daemon):
+    """MCP 2026-07-28, multi round-trip requests."""
+    client = Client(daemon)
+    first = (await client.modern(1, WRITE))["result"]
+    assert first["resultType"] == "input_required"
+    assert first["inputRequests"]["confirm"]["method"] == "elicitation/create"
+    said = {"confirm": {"action": "accept", "content": {"confirm": True}}}
+    again = {**WRITE, "inputResponses": said, "requestState": first["requestState"]}
+    done = (await client.modern(2, again))["result"]
+    assert (done["resultType"], done["isError"]) == ("complete", False)
+    # What the person saw is what is done.
+    other = {"name": "gpio", "arguments": {**WRITE["arguments"], "value": "off"}}
+    stolen = await client.modern(
+        3, {**other, "inputResponses": said, "requestState": first["requestState"]}
+    )
+    assert "another request" in stolen["error"]["message"]
+    client.connection.close()
+
+
+async def test_who_is_cancelled_while_asked_withdraws_the_question(daemon):
+    """MCP 2025-11-25, cancellation: nothing more comes, and the question is taken back."""
+    client = Client(daemon)
+    client.begin(elicitation={})
+    client.say(id=1, method="tools/call", params=WRITE)
+    question = await client.question()
+    client.say(method="notifications/cancelled", params={"requestId": 1})
+    note = await client.wait(lambda m: m.get("method") == "notifications/cancelled")
+    assert note["params"]["requestId"] == question["id"]
+    client.say(id=question["id"], result={"action": "accept", "content": {"confirm": True}})
+    client.say(id=2, method="ping")
+    await client.reply(2)
+    assert not [m for m in client.sent if m.get("id") == 1]
+    client.connection.close()
+
+
+async def test_at_an_owners_client_the_person_grants_and_at_an_agents_the_owner(daemon, tmp_path):
+    """Contract, section 4: agents cannot grant permissions."""
+    ask = {
+        "name": "request_permission",
+        "arguments": {"path": "/var/tmp/edged-none", "reason": "R"},
+    }
+    owner, agent = Client(daemon), Client(daemon, "agent")
+    for client in (owner, agent):
+        client.begin(elicitation={})
+        client.say(id=1, method="tools/call", params=ask)
+    pending = await agent.reply(1)
+    assert pending["result"]["structuredContent"]["status"] == "pending"
+    question = await owner.question()
+    assert question["params"]["message"].endswith("Reason: R")
+    owner.say(id=question["id"], result={"action": "accept", "content": {"duration": "session"}})
+    granted = await owner.reply(1)
+    assert granted["result"]["structuredContent"]["status"] == "granted"
+    assert not [m for m in agent.sent if m.get("method") == "elicitation/create"]
+    for client in (owner, agent):
+        client.connection.close()

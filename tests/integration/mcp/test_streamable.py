@@ -1,0 +1,419 @@
+"""`/mcp` over real HTTP, where the official suite does not look."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import tempfile
+from contextlib import asynccontextmanager
+
+import aiohttp
+import msgspec
+import pytest
+
+from edged import results
+from edged.identity import Caller
+from edged.results import Result
+from edged.testing import FakeClock, running
+from edged.tool import Ask, Context, tool
+from edged.transports._mcp import SESSIONS
+
+BOUND_S = 20.0
+MODERN = "2026-07-28"
+PREFIX = "io.modelcontextprotocol/"
+ACCEPT = {"Accept": "application/json, text/event-stream"}
+
+
+class Nothing(msgspec.Struct, frozen=True):
+    """No inputs."""
+
+
+class Gate:
+    """A tool that waits to be let through, and says how it ended."""
+
+    def __init__(self):
+        self.started, self.go, self.cancelled = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self.contexts = []
+
+        @tool("gate")
+        async def gate(params: Nothing, ctx: Context) -> Result:
+            """Wait."""
+            self.contexts.append(ctx)
+            self.started.set()
+            try:
+                await self.go.wait()
+            except asyncio.CancelledError:
+                self.cancelled.set()
+                raise
+            return results.text("through")
+
+        self.tool = gate
+
+
+@tool("asks")
+async def asks(params: Nothing, ctx: Context) -> Result:
+    """Ask."""
+    schema = {"type": "object", "properties": {"ok": {"type": "boolean"}}, "required": ["ok"]}
+    ask = Ask("elicitation/create", {"message": "Well?", "requestedSchema": schema})
+    return results.text(json.dumps(await ctx.client.ask({"well": ask}, strict=True)))
+
+
+class Door:
+    def __init__(self, it, http, gate, clock):
+        self.url, self.http, self.gate, self.clock, self.daemon = (
+            f"{it.url}/mcp",
+            http,
+            gate,
+            clock,
+            it.daemon,
+        )
+
+    def post(self, body, **headers):
+        named = {key.replace("_", "-"): value for key, value in headers.items()}
+        return self.http.post(self.url, json=body, headers=ACCEPT | named)
+
+    async def initialize(self, who="ada", version="2025-11-25", **capabilities):
+        params = {
+            "protocolVersion": version,
+            "capabilities": capabilities,
+            "clientInfo": {"name": "c", "version": "1"},
+        }
+        async with self.post(request(0, "initialize", params), X_Who=who) as response:
+            assert response.status == 200, await response.text()
+            return response.headers["Mcp-Session-Id"]
+
+
+def request(number, method, params=None):
+    return {"jsonrpc": "2.0", "id": number, "method": method, "params": params or {}}
+
+
+def modern(number, method, params=None, **meta):
+    base = {PREFIX + "protocolVersion": MODERN, PREFIX + "clientCapabilities": {}}
+    return request(number, method, {**(params or {}), "_meta": base | meta})
+
+
+def headers_of(body):
+    named = body["params"].get("name")
+    return {"MCP_Protocol_Version": MODERN, "Mcp_Method": body["method"]} | (
+        {"Mcp_Name": named} if named else {}
+    )
+
+
+async def event(response):
+    """The next event that carries something: its id and its message."""
+    mark, data = "", b""
+    async with asyncio.timeout(BOUND_S):
+        async for line in response.content:
+            text = line.rstrip(b"\n")
+            if text.startswith(b"id: "):
+                mark = text[4:].decode()
+            elif text.startswith(b"data: ") and len(text) > 6:
+                data = text[6:]
+            elif not text and data:
+                return mark, json.loads(data)
+            elif not text:
+                if mark:
+                    return mark, None
+    raise AssertionError("the stream is over")
+
+
+@asynccontextmanager
+async def opened():
+    gate, clock = Gate(), FakeClock()
+    with tempfile.TemporaryDirectory(prefix="edged-mcp-", dir="/var/tmp") as data:
+        os.chmod(data, 0o755)
+        async with (
+            running(
+                data=data,
+                config="http: {rate: 10000, burst: 10000}",
+                tools=[gate.tool, asks],
+                authenticate=lambda headers: Caller(
+                    "local", "agent", "", "http", f"token {headers.get('X-Who', 'ada')}"
+                ),
+                clock=clock,
+            ) as it,
+            aiohttp.ClientSession() as http,
+        ):
+            yield Door(it, http, gate, clock)
+
+
+@pytest.fixture
+async def door():
+    async with opened() as it:
+        yield it
+
+
+# The stateless revision -------------------------------------------------------------------
+
+
+async def test_who_closes_a_stateless_response_cancels_its_call(door):
+    """Fault 11: the tool must not go on; MCP 2026-07-28, cancellation."""
+    body = modern(1, "tools/call", {"name": "gate"})
+    sent = asyncio.ensure_future(door.post(body, **headers_of(body)).__aenter__())
+    async with asyncio.timeout(BOUND_S):
+        await door.gate.started.wait()
+        sent.cancel()
+        await door.gate.cancelled.wait()
+
+
+async def test_progress_comes_as_events_before_the_answer(door):
+    """MCP 2026-07-28, Streamable HTTP: JSON where the answer is all, else events."""
+    body = modern(1, "tools/call", {"name": "gate"}, progressToken="p")
+    sent = asyncio.ensure_future(door.post(body, **headers_of(body)).__aenter__())
+    async with asyncio.timeout(BOUND_S):
+        await door.gate.started.wait()
+    door.gate.contexts[0].client.progress(1, 2, "half")
+    response = await sent
+    assert response.content_type == "text/event-stream"
+    assert response.headers["X-Accel-Buffering"] == "no"
+    _, note = await event(response)
+    assert note["params"] == {"progressToken": "p", "progress": 1, "total": 2, "message": "half"}
+    door.gate.go.set()
+    _, answer = await event(response)
+    assert answer["result"]["content"][0]["text"] == "through"
+    door.gate.contexts[0].client.progress(2, 2, "after the end")
+    assert await response.content.read() == b""
+    response.close()
+
+
+async def test_an_answer_alone_is_plain_json(door):
+    """Facts, section 3: events cost twice the processor."""
+    door.gate.go.set()
+    body = modern(1, "tools/call", {"name": "gate"}, progressToken="p")
+    async with door.post(body, **headers_of(body)) as response:
+        assert response.content_type == "application/json"
+        assert (await response.json())["result"]["resultType"] == "complete"
+
+
+@pytest.mark.parametrize(
+    ("changed", "code"),
+    [
+        ({"MCP_Protocol_Version": "2025-11-25"}, -32020),
+        ({"Mcp_Method": "tools/list"}, -32020),
+        ({"Mcp_Name": "other"}, -32020),
+        ({"Mcp_Name": "=?base64?Z2F0ZQ?="}, -32020),
+    ],
+)
+async def test_headers_that_do_not_say_what_the_body_says_are_refused(door, changed, code):
+    """MCP 2026-07-28, server validation: 400 and HeaderMismatch."""
+    body = modern(1, "tools/call", {"name": "gate"})
+    async with door.post(body, **(headers_of(body) | changed)) as response:
+        assert response.status == 400
+        assert (await response.json())["error"]["code"] == code
+    assert not door.gate.contexts
+
+
+async def test_a_wrapped_name_is_read(door):
+    """MCP 2026-07-28, value encoding."""
+    door.gate.go.set()
+    body = modern(1, "tools/call", {"name": "gate"})
+    named = headers_of(body) | {"Mcp_Name": "=?base64?Z2F0ZQ==?="}
+    async with door.post(body, **named) as response:
+        assert (await response.json())["result"]["isError"] is False
+
+
+async def test_a_bare_request_is_refused(door):
+    """Contract, section 5: `/mcp` refuses it."""
+    async with door.post(request(1, "tools/list")) as response:
+        assert response.status == 400
+        assert "initialize" in (await response.json())["error"]["message"]
+
+
+async def test_state_of_another_caller_or_request_is_refused(door):
+    """MCP 2026-07-28, multi round-trip requests: hostile until proven ours."""
+    can = {PREFIX + "clientCapabilities": {"elicitation": {}}}
+    body = modern(1, "tools/call", {"name": "asks"}, **can)
+    async with door.post(body, **headers_of(body)) as response:
+        result = (await response.json())["result"]
+    assert result["resultType"] == "input_required"
+    said = {"well": {"action": "accept", "content": {"ok": True}}}
+    again = {"inputResponses": said, "requestState": result["requestState"]}
+
+    async def answered(params, who="ada"):
+        body = modern(2, "tools/call", {"name": "asks", **params}, **can)
+        async with door.post(body, X_Who=who, **headers_of(body)) as response:
+            return await response.json()
+
+    assert "another caller" in (await answered(again, "eve"))["error"]["message"]
+    other = {**again, "arguments": {"x": 1}}
+    assert "another request" in (await answered(other))["error"]["message"]
+    # Without the state nothing shows that it was asked.
+    unasked = await answered({"inputResponses": said})
+    assert unasked["result"]["resultType"] == "input_required"
+    assert (await answered(again))["result"]["resultType"] == "complete"
+    door.clock.advance(601)
+    assert "too old" in (await answered(again))["error"]["message"]
+
+
+async def test_a_subscription_ends_with_an_answer_when_the_daemon_stops(tmp_path):
+    """MCP 2026-07-28, subscriptions: graceful closure."""
+    async with opened() as door:
+        body = modern(7, "subscriptions/listen", {"notifications": {"toolsListChanged": True}})
+        response = await door.post(body, **headers_of(body)).__aenter__()
+        _, first = await event(response)
+        assert first["method"] == "notifications/subscriptions/acknowledged"
+        stopping = asyncio.ensure_future(door.daemon._http.close_connections())
+        _, last = await event(response)
+        assert last["result"] == {
+            "resultType": "complete",
+            "_meta": {PREFIX + "subscriptionId": 7},
+        }
+        await stopping
+        response.close()
+
+
+# Sessions ---------------------------------------------------------------------------------
+
+
+async def test_a_cut_response_cancels_nothing_in_a_session_and_is_resumed(door):
+    """MCP 2025-11-25, resumability: a message goes out once, and again when asked for."""
+    session = await door.initialize()
+    body = request(1, "tools/call", {"name": "gate", "_meta": {"progressToken": 1}})
+    sent = asyncio.ensure_future(door.post(body, Mcp_Session_Id=session).__aenter__())
+    async with asyncio.timeout(BOUND_S):
+        await door.gate.started.wait()
+    door.gate.contexts[0].client.progress(1)
+    response = await sent
+    primed, nothing = await event(response)
+    assert nothing is None
+    mark, note = await event(response)
+    assert note["params"]["progress"] == 1
+    response.close()
+    door.gate.go.set()
+    for last, wanted in ((mark, [None]), (primed, [1, None])):
+        named = {"Mcp-Session-Id": session, "Last-Event-ID": last, **ACCEPT}
+        async with door.http.get(door.url, headers=named) as again:
+            assert again.status == 200
+            got = []
+            while len(got) < len(wanted):
+                _, message = await event(again)
+                if message is not None:
+                    got.append(message.get("params", {}).get("progress"))
+            assert got == wanted
+            assert message["result"]["content"][0]["text"] == "through"
+    assert not door.gate.cancelled.is_set()
+
+
+async def test_a_session_is_its_tokens_and_over_when_it_is_ended(door):
+    """MCP 2025-11-25, session management; fault 14: DELETE frees."""
+    session = await door.initialize()
+    ping = request(1, "ping")
+    async with door.post(ping, Mcp_Session_Id=session, X_Who="eve") as response:
+        assert response.status == 404
+    async with door.post(request(2, "tools/call", {"name": "gate"})) as response:
+        assert response.status == 400
+    sent = asyncio.ensure_future(
+        door.post(request(3, "tools/call", {"name": "gate"}), Mcp_Session_Id=session).__aenter__()
+    )
+    async with asyncio.timeout(BOUND_S):
+        await door.gate.started.wait()
+    async with door.http.delete(door.url, headers={"Mcp-Session-Id": session}) as response:
+        assert response.status == 204
+    async with asyncio.timeout(BOUND_S):
+        await door.gate.cancelled.wait()
+    sent.cancel()
+    async with door.post(ping, Mcp_Session_Id=session) as response:
+        assert response.status == 404
+
+
+async def test_a_session_grows_old_but_not_while_a_call_runs(door):
+    """Fault 14: an idle timer must not end active calls."""
+    session = await door.initialize()
+    body = request(1, "tools/call", {"name": "gate"})
+    sent = asyncio.ensure_future(door.post(body, Mcp_Session_Id=session).__aenter__())
+    async with asyncio.timeout(BOUND_S):
+        await door.gate.started.wait()
+    door.clock.advance(4_000)
+    await door.initialize()
+    door.gate.go.set()
+    response = await sent
+    async with asyncio.timeout(BOUND_S):
+        assert b"through" in await response.content.readline() + await response.content.read()
+    response.close()
+    door.clock.advance(4_000)
+    await door.initialize()
+    async with door.post(request(2, "ping"), Mcp_Session_Id=session) as response:
+        assert response.status == 404
+
+
+async def test_sessions_are_bounded_and_the_idle_make_room(door):
+    """Fault 14: a cap; who has most gives one back."""
+    first = await door.initialize("eve")
+    for _ in range(SESSIONS + 3):
+        await door.initialize("ada")
+    async with door.post(request(2, "ping"), Mcp_Session_Id=first, X_Who="eve") as response:
+        assert response.status == 200
+
+
+async def test_what_only_sessions_have_is_not_allowed_without_one(door):
+    """Fault 34: 405 with Allow, not a stream that ends at once."""
+    for method in ("GET", "DELETE"):
+        async with door.http.request(method, door.url, headers=ACCEPT) as response:
+            assert (response.status, response.headers["Allow"]) == (405, "POST")
+
+
+async def test_a_list_that_changes_is_told_on_the_streams_that_wait(door):
+    """Faults 31 and 34: a real stream, and every subscriber hears once."""
+    session = await door.initialize()
+    named = {"Mcp-Session-Id": session, **ACCEPT}
+    async with door.http.get(door.url, headers=named) as stream:
+        body = modern(1, "subscriptions/listen", {"notifications": {"toolsListChanged": True}})
+        async with door.post(body, **headers_of(body)) as listen:
+            assert (await event(listen))[1]["method"].endswith("acknowledged")
+            for _ in range(5):
+                door.daemon.registry.touch()
+            _, note = await event(listen)
+            assert note["method"] == "notifications/tools/list_changed"
+            assert note["params"]["_meta"] == {PREFIX + "subscriptionId": 1}
+            message = None
+            while message is None:
+                _, message = await event(stream)
+            assert message["method"] == "notifications/tools/list_changed"
+
+
+async def test_questions_in_a_session_go_where_the_call_is(door):
+    """MCP 2025-11-25: a message goes to exactly one stream; elicitation."""
+    session = await door.initialize(elicitation={})
+    body = request(1, "tools/call", {"name": "asks"})
+    async with door.post(body, Mcp_Session_Id=session) as response:
+        question = None
+        while question is None:
+            _, question = await event(response)
+        assert question["method"] == "elicitation/create"
+        reply = {"jsonrpc": "2.0", "id": question["id"]}
+        reply["result"] = {"action": "accept", "content": {"ok": True}}
+        async with door.post(reply, Mcp_Session_Id=session) as taken:
+            assert (taken.status, await taken.read()) == (202, b"")
+        _, answer = await event(response)
+        assert json.loads(answer["result"]["content"][0]["text"])["well"]["action"] == "accept"
+
+
+async def test_equal_ids_of_two_clients_reach_each_its_own(door):
+    """Fault 25 (CVE-2026-25536): answers are kept apart by session and id."""
+    one, two = await door.initialize(), await door.initialize("eve")
+    body = request(1, "tools/call", {"name": "gate"})
+    sent = [
+        asyncio.ensure_future(door.post(body, Mcp_Session_Id=name, X_Who=who).__aenter__())
+        for name, who in ((one, "ada"), (two, "eve"))
+    ]
+    async with asyncio.timeout(BOUND_S):
+        while len(door.gate.contexts) < 2:
+            await asyncio.sleep(0)
+    door.gate.go.set()
+    for response in await asyncio.gather(*sent):
+        assert b"through" in await response.read()
+        response.close()
+    assert [ctx.caller.peer for ctx in door.gate.contexts] == ["token ada", "token eve"]
+
+
+async def test_malformed_traffic_costs_only_its_own_request(door):
+    """Fault 36."""
+    session = await door.initialize()
+    for raw in (b"", b"[]", b"{", b"null", b'{"jsonrpc":"2.0"}', b"\xff", b"[" * 100_000):
+        named = {"Mcp-Session-Id": session, "Content-Type": "application/json", **ACCEPT}
+        async with door.http.post(door.url, data=raw, headers=named) as response:
+            assert response.status == 400, raw[:20]
+            assert (await response.json())["error"]["code"] in (-32700, -32600, -32602)
+    async with door.post(request(2, "ping"), Mcp_Session_Id=session) as response:
+        assert (await response.json())["result"] == {}
