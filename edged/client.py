@@ -296,6 +296,8 @@ def raise_remote(message: str, data: Any) -> NoReturn:
     code = data.get("code") if isinstance(data, dict) else None
     kind = _by_code(EdgedError).get(str(code), EdgedError)
     error = kind.__new__(kind, message)
+    # One with an initialiser of its own has none of it yet (OSError's).
+    error.args = (message,)
     raise error
 
 
