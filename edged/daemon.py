@@ -514,6 +514,8 @@ class Daemon:
             self._stack.callback(hotplug.close)
         if os.path.exists(parts.jobs_file(self.data)):
             _ = self.spawn(self._resume_jobs())
+        if parts.has_subagents(self.data):
+            _ = self.spawn(self._open_agents().resume())
         if self._outbox is not None:
             _ = self.spawn(self._resume_messages(self._outbox))
         if parts.has_mcp_servers(self._loaded, self.services):

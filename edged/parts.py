@@ -159,6 +159,11 @@ def mcp_servers(
     return Servers(loaded.section(sections.Mcp), around)
 
 
+def has_subagents(data: str) -> bool:
+    """Whether a task was given to a subagent, in this life or an earlier one."""
+    return os.path.isdir(os.path.join(data, "subagents"))
+
+
 def agents(loaded: Loaded, services: Services, errands: Errands, *, spawn: Spawn) -> AgentsService:
     """Agents and subagents."""
     from edged.agents.service import Service

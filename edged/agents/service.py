@@ -26,6 +26,7 @@ from edged.agents.transcript import (
     Head,
     State,
     Transcript,
+    finish,
     forget,
     remembered,
 )
@@ -416,6 +417,7 @@ class Service:
         head = Head(
             secrets.token_hex(4),
             caller.user,
+            caller.role,
             caller.who,
             caller.channel,
             caller.chat_id,
@@ -426,6 +428,7 @@ class Service:
             model,
             parent.head.task_id if parent is not None else "",
             iso(self._clock.now()),
+            asked.in_background,
         )
         one = Running(head, budget, parent, watch)
         self._running[head.task_id] = self._by_session[one.session] = one
@@ -621,6 +624,10 @@ class Service:
             one.parent.charge(end.tokens)
         if self._ended is not None:
             self._ended[head.task_id] = head, end
+        self._tell_end(head, end)
+        one.over.set()
+
+    def _tell_end(self, head: Head, end: End) -> None:
         facts = {
             "task_id": head.task_id,
             "label": head.label,
@@ -633,7 +640,6 @@ class Service:
             "text": cut(end.text, TOLD_MAX),
         }
         self._publish("subagent.end", head.user, facts)
-        one.over.set()
 
     def tell(self, caller: Caller, one: Running) -> None:
         """Send the report to the caller's channel, once there is one."""
@@ -642,15 +648,35 @@ class Service:
 
     async def _deliver(self, caller: Caller, one: Running) -> None:
         await one.over.wait()
-        if self._closing:
-            # Nothing is sent any more; spawn_status tells of it in the next life.
-            return
-        end = one.end or INTERRUPTED
+        if not self._closing:
+            # Else nothing is sent any more.
+            await self._send(caller, one.head, one.end or INTERRUPTED)
+
+    async def _send(self, caller: Caller, head: Head, end: End) -> None:
         text = end.text if end.status == "completed" else f"{end.status}: {end.reason}"
         try:
-            await self._desk.deliver(caller, f"{one.head.label}\n\n{text}")
+            await self._desk.deliver(caller, f"{head.label}\n\n{text}")
         except EdgedError as error:
-            log.warning(f"the report of subagent {one.head.task_id} was not sent: {error}")
+            log.warning(f"the report of subagent {head.task_id} was not sent: {error}")
+
+    async def resume(self) -> None:
+        """Tell of the tasks that an earlier life left unfinished, once."""
+        await self._remember()
+        left = [(head, end) for head, end in (self._ended or {}).values() if not end.is_told]
+        for head, end in left:
+            ended = end.ended_at or iso(self._clock.now())
+            told = msgspec.structs.replace(end, ended_at=ended, is_told=True)
+            try:
+                await _whole(finish, self._directory, head.task_id, told)
+            except StoreError as error:
+                # Else it would be told again in each life.
+                log.warning(f"subagent {head.task_id} was interrupted: {error}")
+                continue
+            if self._ended is not None:
+                self._ended[head.task_id] = head, told
+            self._tell_end(head, told)
+            if head.channel and head.in_background:
+                await self._send(head.caller, head, told)
 
     async def wait(self, one: Running) -> View:
         """The end of a task; a waiter that is cancelled cancels the task."""

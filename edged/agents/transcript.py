@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from edged.identity import Caller, Role
 from edged.store import failed, make_directory, unlink, write_all
 
 State = Literal["waiting", "running", "completed", "failed", "cancelled", "interrupted"]
@@ -27,6 +28,7 @@ class Head(msgspec.Struct, frozen=True):
 
     task_id: str
     user: str
+    role: Role
     who: str
     channel: str
     chat_id: str
@@ -37,6 +39,13 @@ class Head(msgspec.Struct, frozen=True):
     model: str
     parent: str
     started_at: str
+    in_background: bool = False
+
+    @property
+    def caller(self) -> Caller:
+        """Who gave it, for what is told of it later."""
+        who, channel, chat = self.who, self.channel, self.chat_id
+        return Caller(self.user, self.role, "", "internal", who, channel, chat)
 
 
 class End(msgspec.Struct, frozen=True):
@@ -50,6 +59,7 @@ class End(msgspec.Struct, frozen=True):
         turns: answers of the model.
         calls: tools that were called.
         tokens: read and written.
+        is_told: whether who gave it can have heard of it; else the next life tells.
     """
 
     status: State
@@ -59,13 +69,16 @@ class End(msgspec.Struct, frozen=True):
     turns: int = 0
     calls: int = 0
     tokens: int = 0
+    is_told: bool = True
 
 
 class _Last(msgspec.Struct):
     end: End
 
 
-INTERRUPTED = End("interrupted", reason="edged stopped, or the board lost power, while it ran")
+INTERRUPTED = End(
+    "interrupted", reason="edged stopped, or the board lost power, while it ran", is_told=False
+)
 
 
 class Transcript:
@@ -140,6 +153,24 @@ def _told(path: str) -> tuple[Head, End] | None:
         return head, msgspec.json.decode(last, type=_Last).end
     except msgspec.DecodeError:
         return head, INTERRUPTED
+
+
+def finish(directory: str, task_id: str, end: End) -> None:
+    """Write how a task of an earlier life ended, below whatever its transcript has.
+
+    Raises:
+        StoreError: it could not be written.
+    """
+    path = os.path.join(directory, f"{task_id}.jsonl")
+    try:
+        fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW)
+        try:
+            write_all(fd, b"\n" + msgspec.json.encode({"end": end}) + b"\n")
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+    except OSError as error:
+        raise failed("write", path, error) from error
 
 
 def forget(directory: str, task_id: str) -> None:

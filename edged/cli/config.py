@@ -166,7 +166,7 @@ def explained(loaded: Loaded, store: Store) -> Iterator[Value]:
         is_secret = path[-1] in ("api_key", "api_keys", "token") or (
             path[0] == "messages" and path[-1] in ("password", "secret")
         )
-        is_secret |= path[:3] == ("tools", "mcp", "servers") and path[-2] == "headers"
+        is_secret |= path[0] == "tools" and path[-2:-1] == ("headers",)
         if is_secret and one:
             one = MASK  # noqa: PLW2901  also where it is no !secret
         yield Value(path, _masked(one, loaded.secrets), origin)

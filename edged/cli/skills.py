@@ -91,7 +91,12 @@ def _asked(args: Any) -> tuple[str, dict[str, Any]]:
     """The tool and its inputs."""
     action, words = args.action, args.words
     if action in ONE and len(words) != 1:
-        raise UsageError(f"skills {action} needs one name: edged skills lists them")
+        where = (
+            "edged skills find WORD finds some"
+            if action == "install"
+            else ("edged skills lists them")
+        )
+        raise UsageError(f"skills {action} needs one name: {where}")
     if action == "list" and words:
         raise UsageError(f"skills list takes no name: edged skills show {words[0]}")
     if action == "update" and len(words) > 1:

@@ -9,7 +9,6 @@ request: what is no message is skipped and counted. Loop thread only.
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Awaitable, Callable
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
@@ -18,6 +17,7 @@ import msgspec
 from edged import __version__, jsonrpc
 from edged.errors import RemoteProtocolError, TooLargeError, UpstreamError
 from edged.mcp.types import LEGACY, META, MODERN, UNSUPPORTED_VERSION
+from edged.mcp.upstream.framing import ENDS, shown_id
 from edged.mcp.upstream.headers import Mirrored, mirrored, parameters
 
 CLIENT = {"name": "edged", "title": "edged", "version": __version__}
@@ -278,9 +278,8 @@ class Client:
         self.failed(request_id, TooLargeError(reason))
 
     def _overlong(self, line: bytes) -> None:
-        match = _ID.search(line[:256]) or _ID_LAST.search(line[-256:])
         self.skipped += 1
-        self.failed(int(match.group(1)) if match else -1, TooLargeError(jsonrpc.CROWDED))
+        self.failed(shown_id(line[:ENDS], line[-ENDS:]), TooLargeError(jsonrpc.CROWDED))
 
     def failed(self, request_id: int, error: Exception) -> None:
         """A request will get no answer."""
@@ -667,10 +666,6 @@ class Client:
         if not more:
             raise InputWantedError("it asks for more and does not say what for")
         return more
-
-
-_ID = re.compile(rb'"id"\s*:\s*(\d{1,15})\b')
-_ID_LAST = re.compile(rb'"id"\s*:\s*(\d{1,15})\s*\}\s*$')
 
 
 def _needs_task(execution: Any) -> bool:

@@ -33,7 +33,7 @@ from edged.errors import (
 )
 from edged.skills import names
 from edged.store import failed
-from edged.web import dial
+from edged.web import dial, unanswered
 from edged.web.guard import Guard, is_near
 
 T = TypeVar("T")
@@ -261,7 +261,7 @@ class Client:
             if isinstance(inner, EdgedError):
                 # The guard's own words.
                 raise inner from None
-            reason = names.line(str(error), ERROR_MAX) or type(error).__name__
+            reason = unanswered.why(error)
             raise _BusyError(f"cannot be reached: {reason}", None, limited=False) from None
         raise RemoteProtocolError(f"{registry}: more than {HOPS_MAX} redirects")
 

@@ -513,8 +513,8 @@ def _bytes(content: str, encoding: str = "text") -> bytes:
         return content.encode()
     try:
         return binascii.a2b_base64(content, strict_mode=True)
-    except binascii.Error as error:
-        reason = f"is not base64: {error}"
+    except ValueError:
+        reason = "is not base64: write A-Z, a-z, 0-9, + and /, filled up to fours with ="
         raise InvalidArgumentsError([Fault("content", reason)]) from None
 
 

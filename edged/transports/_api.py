@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 import msgspec
 from aiohttp.http import HttpVersion11
-from aiohttp.web_protocol import RequestHandler, RequestPayloadError
+from aiohttp.web_protocol import RequestHandler
 from aiohttp.web_request import BaseRequest
 from aiohttp.web_response import Response, StreamResponse
 from aiohttp.web_server import Server
@@ -45,11 +45,10 @@ from edged.transports._openapi import (
     HEADERS,
     JSON,
     PROBLEM,
+    Paths,
     Problem,
     ProblemFault,
     Route,
-    by_names,
-    match,
 )
 from edged.transports._streams import Stream
 from edged.transports.unix import caller_of, peer_uid
@@ -265,8 +264,7 @@ class Api:
         self.control = control
         self.timing = timing
         self.routes = routes
-        self._by_names = by_names(routes)
-        self._fixed: dict[str, dict[str, Route]] = {}
+        self._paths = Paths(routes)
         self.calls = Calls(control.services.clock, control.services.events)
         self.streams: set[Stream] = set()
         """Streams that have no end of their own."""
@@ -337,22 +335,15 @@ class Api:
             raise Refusal(415, "unsupported_media_type", "Unsupported media type", detail)
         await _go_ahead(raw)
         try:
-            # The usual case of a small one: all of it is here.
-            return await self._rest(raw) if not raw.content.is_eof() else self._all(raw)
-        except RequestPayloadError as error:
-            raise RemoteProtocolError(f"the body is broken: {error}") from None
-
-    def _all(self, raw: BaseRequest) -> bytes:
-        data = raw.content.read_nowait()
-        if len(data) > self._max_body:
-            raise self._too_large()
-        return data
-
-    async def _rest(self, raw: BaseRequest) -> bytes:
-        timing, loop = self.timing, asyncio.get_running_loop()
-        body = bytearray()
-        deadline = loop.time() + timing.body_s
-        try:
+            if raw.content.is_eof():
+                # It came with the head, as most do: there is no wait to bound.
+                whole = raw.content.read_nowait()
+                if len(whole) > self._max_body:
+                    raise self._too_large()
+                return whole
+            timing, loop = self.timing, asyncio.get_running_loop()
+            body = bytearray()
+            deadline = loop.time() + timing.body_s
             async with asyncio.timeout_at(deadline) as limit:
                 while chunk := await raw.content.readany():
                     body += chunk
@@ -388,7 +379,7 @@ class Api:
             return problem(refusal, common)
 
     async def _answer(self, raw: BaseRequest, common: dict[str, str]) -> StreamResponse:
-        methods, params = self._match(raw.rel_url.raw_path)
+        methods, params = self._paths.match(raw.rel_url.raw_path)
         method = "GET" if raw.method == "HEAD" else raw.method
         route = methods.get(method)
         if route is not None and route.is_open:
@@ -417,17 +408,6 @@ class Api:
             raise self._too_large()
         _check_query(route, raw)
         return await _run(route, Request(self, raw, caller, params, common))
-
-    def _match(self, raw_path: str) -> tuple[dict[str, Route], dict[str, str]]:
-        """The routes of a path, and the parts of it that have names."""
-        methods = self._fixed.get(raw_path)
-        if methods is not None:
-            return methods, {}
-        methods, params = match(self._by_names, raw_path)
-        if methods and not params:
-            # A path that is written out: there are as many as the table has.
-            self._fixed[raw_path] = methods
-        return methods, params
 
     def _admit(self, raw: BaseRequest, caller: Caller, key: str) -> None:
         """Give the connection a place of its caller's, or end it.

@@ -108,34 +108,41 @@ class Route(NamedTuple):
         return sorted(found)
 
 
-def by_names(routes: tuple[Route, ...]) -> tuple[Route, ...]:
-    """Routes in the order in which `match` looks at them.
+class Paths:
+    """Routes by their paths; one that is written out goes before one that has a name there."""
 
-    A path that is written out goes before one that has a name in the same place.
-    """
-    return tuple(sorted(routes, key=lambda route: route.path.count("{")))
+    def __init__(self, routes: tuple[Route, ...]) -> None:
+        """A table of routes.
 
+        Args:
+            routes: all of them, in any order.
+        """
+        self._by_length: dict[int, list[tuple[Route, list[str]]]] = {}
+        for route in sorted(routes, key=lambda route: route.path.count("{")):
+            names = route.path.split("/")
+            self._by_length.setdefault(len(names), []).append((route, names))
+        written = (route.path for route in routes if "{" not in route.path)
+        self._written = {path: self._look(path) for path in written}
 
-def match(routes: tuple[Route, ...], raw_path: str) -> tuple[dict[str, Route], dict[str, str]]:
-    """The routes of a path by method, and the parts of it that have names.
+    def match(self, raw_path: str) -> tuple[dict[str, Route], dict[str, str]]:
+        """The routes of a path by method, and the parts of it that have names.
 
-    Args:
-        routes: as `by_names` has them.
-        raw_path: as it came, with its escapes.
-    """
-    parts = raw_path.split("/")
-    found: dict[str, Route] = {}
-    params: dict[str, str] = {}
-    for route in routes:
-        names = route.path.split("/")
-        if len(names) != len(parts):
-            continue
-        pairs = [(n, p) for n, p in zip(names, parts, strict=True) if n != p]
-        fits = all(name.startswith("{") and part for name, part in pairs)
-        if fits and route.method not in found:
-            found[route.method] = route
-            params.update((name[1:-1], unquote(part)) for name, part in pairs)
-    return found, params
+        Args:
+            raw_path: as it came, with its escapes.
+        """
+        return self._written.get(raw_path) or self._look(raw_path)
+
+    def _look(self, raw_path: str) -> tuple[dict[str, Route], dict[str, str]]:
+        parts = raw_path.split("/")
+        found: dict[str, Route] = {}
+        params: dict[str, str] = {}
+        for route, names in self._by_length.get(len(parts), ()):
+            pairs = [(n, p) for n, p in zip(names, parts, strict=True) if n != p]
+            fits = all(name.startswith("{") and part for name, part in pairs)
+            if fits and route.method not in found:
+                found[route.method] = route
+                params.update((name[1:-1], unquote(part)) for name, part in pairs)
+        return found, params
 
 
 PROBLEMS = {

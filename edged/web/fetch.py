@@ -20,7 +20,7 @@ from edged.errors import (
     InvalidArgumentsError,
     RemoteProtocolError,
 )
-from edged.web import body, dial
+from edged.web import body, dial, unanswered
 from edged.web.dial import Lookup
 from edged.web.guard import Guard
 
@@ -111,7 +111,7 @@ def parse(text: str) -> URL:
 def _fault(url: URL, size: int) -> str:
     """Why a URL cannot be fetched; empty when it can."""
     if url.scheme not in ("http", "https"):
-        kind = f"begins with {url.scheme[:20]}:" if url.scheme else "has no http:// or https://"
+        kind = f"begins with {url.scheme[:20]}" if url.scheme else "has no http:// or https://"
         return f"{kind}: write http://… or https://…"
     if not url.host:
         return "names no host"
@@ -180,5 +180,4 @@ def _translated(error: ClientError, target: URL) -> EdgedError:
         cause = inner if inner is not None and inner is not cause else cause.__cause__
     if isinstance(error, InvalidURL):
         return InvalidArgumentsError([Fault("url", "is no URL that can be fetched")])
-    reason = str(error).strip() or type(error).__name__
-    return RemoteProtocolError(f"{shown(target)}: {reason[:300]}")
+    return RemoteProtocolError(f"{shown(target)}: {unanswered.why(error)}")

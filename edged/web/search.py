@@ -16,7 +16,7 @@ from aiohttp import ClientError, ClientResponse
 from edged import plugins
 from edged.clock import Clock
 from edged.errors import EdgedError, RateLimitedError, RemoteProtocolError
-from edged.web import body, dial
+from edged.web import body, dial, unanswered
 from edged.web.providers import Info, Query, Record
 from edged.web.settings import ORDER, Settings
 
@@ -203,8 +203,7 @@ class Searcher:
             text = f"no answer within {info.timeout_s:g} s"
             raise _FailedError(text, another_key=True) from None
         except (ClientError, OSError) as error:
-            reason = str(error).strip() or type(error).__name__
-            raise _FailedError(reason, another_key=True) from None
+            raise _FailedError(unanswered.why(error), another_key=True) from None
         except RemoteProtocolError as error:
             raise _FailedError(str(error), another_key=False) from None
         if info.page_form:

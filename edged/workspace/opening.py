@@ -198,7 +198,12 @@ _KINDS = (
 def fault(shown: str, error: OSError) -> EdgedError:
     """What to tell a caller for the kernel's error at a path."""
     number = error.errno or 0
-    if number in (errno.ENOENT, errno.ENOTDIR):
+    if number == errno.EISDIR:
+        reason = f"{shown} is a directory: name a file in it"
+        return InvalidArgumentsError([Fault("path", reason)])
+    if number == errno.ENOTDIR:
+        return NotFoundError(f"{shown}: Not a directory: something above it is a file")
+    if number == errno.ENOENT:
         return NotFoundError(f"{shown}: {error.strerror}: list_dir shows what is there")
     if number in (errno.EXDEV, errno.ELOOP):
         return DeniedError(f"{shown} leads through a link that is not followed: name its target")
@@ -206,7 +211,7 @@ def fault(shown: str, error: OSError) -> EdgedError:
         return DeniedError(f"{shown} is no file: file tools open files and directories only")
     if number in (errno.EACCES, errno.EPERM):
         return DeniedError(f"{shown}: {error.strerror}: its owner may allow it (ls -l, chmod)")
-    if number in (errno.EISDIR, errno.ENAMETOOLONG, errno.EINVAL, errno.EEXIST, errno.ENOTEMPTY):
+    if number in (errno.ENAMETOOLONG, errno.EINVAL, errno.EEXIST, errno.ENOTEMPTY):
         return InvalidArgumentsError([Fault("path", f"{shown}: {error.strerror}")])
     hint = {
         errno.ENOSPC: ": free some space",

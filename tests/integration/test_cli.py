@@ -550,3 +550,35 @@ def test_wait_for_a_daemon_that_never_comes_ends(tmp_path):
     done = subprocess.run(words, capture_output=True, env=env)
     assert done.returncode == 3
     assert b"no daemon answers" in done.stderr
+
+
+REFUSED = (
+    "tools --enable nope", "describe nope", "call nope", "call read_file path=nope",
+    "call read_file path=/etc/shadow", "call exec command=false", "scan --bus nope",
+    "check-tool /nope", "skills show nope", "skills remove nope", "skills update nope",
+    "skills check .", "agents show nope", "agents run nope task", "agents task nope",
+    "agents stop nope", "agents import /nope", "jobs show nope", "jobs run nope",
+    "jobs remove nope", "web-search nope --enable", "grant nope once", "grant --forget nope",
+    "mcp-server remove nope", "mcp-server test nope", "mcp-server add A/b -- x",
+    "token add first", "token revoke nope", "config --reset nope",
+)  # fmt: skip
+DONE = (
+    "tools", "describe echo", "call echo text=x", "scan", "sensors", "skills", "agents",
+    "agents tasks", "sync", "jobs", "log", "status", "web-search", "grant", "mcp-server", "token",
+    "config", "completion bash", "safe",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("words", REFUSED)
+def test_what_was_refused_or_failed_is_exit_code_1_and_told(daemon, words):
+    """Contract, section 2; a check's findings go to standard output, all else to the other."""
+    done = daemon.run(*words.split(), code=1)
+    assert bool(done.stdout) == ("check" in words)
+    assert bool(done.stderr) == ("check" not in words)
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("words", DONE)
+def test_what_was_done_is_exit_code_0(daemon, words):
+    """Contract, section 2."""
+    daemon.run(*words.split())

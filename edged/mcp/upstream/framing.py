@@ -74,7 +74,7 @@ class Framing:
     def _take(self) -> bytes | Long | None:
         size, self.size = self.size, 0
         if size > self.limit:
-            number = _shown_id(self._head, self._tail)
+            number = shown_id(self._head, self._tail)
             self._head = self._tail = b""
             return Long(number, size)
         line = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
@@ -82,7 +82,7 @@ class Framing:
         return line if line.strip() else None
 
 
-def _shown_id(head: bytes, tail: bytes) -> int:
+def shown_id(head: bytes, tail: bytes) -> int:
     """The id at one of the two ends of a message; -1 where there is none."""
     first = _BEFORE_VALUES.search(head)
     match = _ID.search(head, 0, first.start() if first else len(head))

@@ -76,6 +76,13 @@ class Opened(Link, Protocol):
     def pid(self) -> int:
         """Of its first process, or 0."""
 
+    @property
+    def is_local(self) -> bool:
+        """Whether it is a program of this board, which `look` looks at."""
+
+    async def look(self) -> str:
+        """What it adds more of to the disk than it may; empty while it does not."""
+
     def watch(self) -> None:
         """Hear what it announces, where that needs a stream of its own."""
 
@@ -88,8 +95,6 @@ class Opened(Link, Protocol):
 
 Open: TypeAlias = Callable[[Client], Awaitable[Opened]]
 """Opens a link for a client; raises EdgedError."""
-
-Look: TypeAlias = Callable[[], Awaitable[str]]
 
 
 class Known(msgspec.Struct, frozen=True):
@@ -325,15 +330,14 @@ class Server:
                 await self._relist(client)
             if self.settings.lazy and self._is_idle() and not client.pending:
                 return None
-            look: Look | None = getattr(link, "look", None)
-            if look is not None and (found := await look()):
+            if link.is_local and (found := await link.look()):
                 link.kill(found)
 
     def _look_s(self, link: Opened) -> float | None:
         """For how long nothing needs to be looked at; None: until something happens."""
         now = asyncio.get_running_loop().time()
         waits = [max(0.0, self._list_due - now)] if self._list_due is not None else []
-        waits += [self._timing.look] if getattr(link, "look", None) is not None else []
+        waits += [self._timing.look] if link.is_local else []
         if self.settings.lazy:
             idle = seconds(self.settings.idle)
             left = idle - (now - self._used)

@@ -42,6 +42,7 @@ class StdioLink:
     """
 
     is_stream = True
+    is_local = True
 
     def __init__(self, service: Service, client: Client, *, flood_s: float = FLOOD_S) -> None:
         """Listen to a program that was started."""

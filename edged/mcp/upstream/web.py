@@ -94,6 +94,7 @@ class HttpLink:
     """
 
     is_stream = False
+    is_local = False
     errors = ""
     pid = 0
 
@@ -279,6 +280,10 @@ class HttpLink:
         if not self.lost.done():
             self.lost.set_result(cause)
 
+    async def look(self) -> str:
+        """Nothing of it is on this board."""
+        return ""
+
     def kill(self, cause: str) -> None:
         """Give it up, for a cause that `lost` tells."""
         self._end("it no longer answered" if cause == "hung" else cause)
@@ -307,6 +312,7 @@ class SseLink:
     """
 
     is_stream = True
+    is_local = False
     errors = ""
     pid = 0
 
@@ -392,6 +398,10 @@ class SseLink:
     def _end(self, cause: str) -> None:
         if not self.lost.done():
             self.lost.set_result(cause)
+
+    async def look(self) -> str:
+        """Nothing of it is on this board."""
+        return ""
 
     def kill(self, cause: str) -> None:
         """Give it up, for a cause that `lost` tells."""

@@ -408,6 +408,27 @@ async def test_one_that_is_waited_for_when_the_daemon_stops_is_interrupted(start
     assert "edged stopped" in view["reason"]
 
 
+async def test_what_a_restart_ended_is_told_once_where_it_was_asked_for(start, model):
+    """Whoever does not ask hears of it too; not again with every start."""
+    model.endless = Hang()
+    text = with_more(model, messages={"channels": {"feed": {"kind": "events"}}})
+    async with start(text=text) as board:
+        made = await board.call("spawn", HERE, task="Look", label="look", **{"async": True})
+        async with asyncio.timeout(BOUND_S):
+            await model.arrived.wait()
+    task_id = made.structured["task_id"]
+    async with start(text=text) as board:
+        ended = await board.ended(task_id)
+        assert (ended["status"], ended["label"]) == ("interrupted", "look")
+        message = await board.told("message")
+        assert (message["channel"], message["chat_id"]) == ("feed", "7")
+        assert message["text"].startswith("look\n\ninterrupted: edged stopped")
+    async with start(text=text) as board:
+        (view,) = (await board.call("spawn_status", HERE)).structured["tasks"]
+        assert (view["status"], bool(view["ended_at"])) == ("interrupted", True)
+        assert not {e.kind for e in board.events} & {"subagent.end", "message"}
+
+
 async def test_a_transcript_that_cannot_be_written_is_told(start, model, folder):
     """A full or broken disk: the task fails in words, and nothing hangs."""
     Path(folder, "subagents").write_text("in the way")

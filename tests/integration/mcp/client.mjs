@@ -95,11 +95,9 @@ const hanging = call("hangs", {}, { signal: abort.signal, onprogress: () => abor
 saw.cancelled = await hanging.then(text, (error) => String(error.message ?? error));
 saw.afterwards = text(await call("says", { text: "on" }));
 
-if (task.fresh) {
-  cpSync(task.fresh.from, task.fresh.to, { recursive: true });
-  await told.promise;
-  saw.told = (await client.listTools()).tools.map((tool) => tool.name);
-}
+cpSync(task.fresh.from, task.fresh.to, { recursive: true });
+await told.promise;
+saw.told = (await client.listTools()).tools.map((tool) => tool.name);
 
 await client.close();
 console.log(JSON.stringify(saw));

@@ -1,4 +1,4 @@
-"""The inspector of the MCP project, by its command line, on `edged mcp`."""
+"""The inspector of the MCP project, by its command line, on `edged mcp` and over HTTP."""
 
 import json
 import subprocess
@@ -20,13 +20,15 @@ def daemon(serving):
         yield running
 
 
-@pytest.fixture
-def inspect(daemon, tmp_path):
+@pytest.fixture(params=["stdio", "http"])
+def inspect(request, daemon, tmp_path):
     """Runs it on a method: exit code, result, what it said."""
     env = daemon.env | {"HOME": str(tmp_path), "MCP_CATALOG_PATH": str(tmp_path / "catalogue")}
 
     def run(method, *words, era="legacy"):
         server = [sys.executable, "-m", "edged", "mcp", "--socket", daemon.socket]
+        if request.param == "http":
+            server = [f"{daemon.url}/mcp", "--header", f"Authorization: Bearer {daemon.token}"]
         options = ["--method", method, "--protocol-era", era, "--format", "json", *words]
         done = subprocess.run(
             [npm.NODE, str(npm.modules("mcp") / INSPECTOR), "--cli", *server, *options],

