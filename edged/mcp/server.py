@@ -29,6 +29,7 @@ from edged.errors import (
     RemoteProtocolError,
 )
 from edged.events import Event
+from edged.icons import icons
 from edged.identity import Caller
 from edged.mcp.types import (
     LEGACY,
@@ -451,7 +452,7 @@ class Connection:
             {
                 "protocolVersion": self.version,
                 "capabilities": LEGACY_CAPABILITIES,
-                "serverInfo": SERVER,
+                "serverInfo": {**SERVER, "icons": icons("hardware")},
                 "instructions": INSTRUCTIONS,
             },
         )
