@@ -434,6 +434,7 @@ def _mcp(tool: Tool) -> dict[str, Any]:
             "idempotentHint": hints.idempotent,
             "openWorldHint": hints.open_world,
         },
+        **({"_meta": {"edged/via": tool.via}} if tool.via else {}),
     }
 
 

@@ -55,6 +55,7 @@ class Surroundings(msgspec.Struct, frozen=True):
         base: the configuration's directory.
         tools: settings of single tools, by their published names.
         secrets: values that no status may show.
+        instance: of this daemon, whose own tools it takes from nobody.
     """
 
     data: str
@@ -67,6 +68,7 @@ class Surroundings(msgspec.Struct, frozen=True):
     publish: Callable[[str, str, dict[str, Any]], None]
     tools: dict[str, ToolSettings] = {}
     secrets: tuple[str, ...] = ()
+    instance: str = ""
 
 
 class Servers:
@@ -110,6 +112,7 @@ class Servers:
             known=known,
             plain=lambda text: self._plain(text, settings),
             timing=self._timing,
+            instance=self._around.instance,
         )
         self._servers[name] = server
         if known is not None:
@@ -205,6 +208,7 @@ class Servers:
             permissions=_permissions(settings),
             status=status,
             hidden=bool(hidden) or (one is not None and one.hidden),
+            via=remote.via,
         )
 
     # What is kept ---------------------------------------------------------------------------
