@@ -201,3 +201,16 @@ def test_a_board_that_reaches_itself_does_not_grow(serving):
             }
         left_out = [f"{own} of this board's own tools, which come back over it"]
         assert rows(one)["two"]["health"]["left_out"] == left_out
+
+
+def test_tools_are_listed_while_the_search_for_them_is_switched_off(daemon, script, until):
+    """As where the configuration switches it off: else nothing would reach them."""
+    until("fixed is ready", lambda: rows(daemon)["fixed"]["health"]["tools"])
+    words = ("tools", "--socket", daemon.socket)
+    listed = lambda: daemon.edged(*words).stdout  # noqa: E731  asked again and again
+    assert "mcp_fixed_echo" not in listed()
+    assert daemon.edged(*words, "--disable", "mcp.discovery").returncode == 0
+    assert "mcp_fixed_echo" in listed()
+    assert daemon.call("mcp_fixed_echo", text="hi").for_llm == "hi"
+    assert daemon.edged(*words, "--enable", "mcp.discovery").returncode == 0
+    assert "mcp_fixed_echo" not in listed()
