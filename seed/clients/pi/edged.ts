@@ -12,7 +12,10 @@ import { spawn, type ChildProcess } from "node:child_process";
 import type { ExtensionAPI } from "@mariozechner/pi-coding-agent";
 import { Type } from "typebox";
 
-const COMMAND = (process.env.EDGED_MCP || "edged mcp").trim().split(/\s+/);
+/** Where `edged mcp --client pi` printed this, that machine's own command. */
+const OWN = ["edged", "mcp"];
+const NAMED = process.env.EDGED_MCP?.trim();
+const COMMAND = NAMED ? NAMED.split(/\s+/) : OWN;
 const PROTOCOL = "2025-11-25";
 /** Milliseconds for a connection, and for a list; a call has the tool's own limit. */
 const ANSWER_MS = 30_000;
