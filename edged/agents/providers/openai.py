@@ -5,7 +5,6 @@ Source: OpenAI API reference, Chat, "Create chat completion" and its streaming c
 
 from __future__ import annotations
 
-import re
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -47,7 +46,6 @@ refuses a question for a single length or pattern that it cannot express in it.
 
 _NAMED = frozenset({"properties", "$defs", "definitions"})
 _VALUES = frozenset({"enum", "const", "default", "examples", "required"})
-_THOUGHTS = re.compile(r"\s*<think>.*?</think>\s*", re.DOTALL)
 
 
 def headers(key: str) -> dict[str, str]:
@@ -191,5 +189,12 @@ class Reading:
             for index, (call_id, name, arguments) in enumerate(self._calls)
         )
         # Some servers leave what a model thought in its text; it is neither told nor sent back.
-        words = _THOUGHTS.sub("", "".join(self._text), count=1)
+        words = _without_thoughts("".join(self._text))
         return Said(words, calls, self._usage, self._stop)
+
+
+def _without_thoughts(words: str) -> str:
+    """Leave out the first `<think>` with its end; linear, whatever a model falls into."""
+    head, begun, rest = words.partition("<think>")
+    _, ended, tail = rest.partition("</think>")
+    return head.rstrip() + tail.lstrip() if begun and ended else words

@@ -170,7 +170,11 @@ def test_a_schema_keeps_what_is_no_bound(schema, sent):
         ("<think>\nhm\n</think>\n\nWarm.", "Warm."),
         ("<think></think>Warm.", "Warm."),
         ("Warm <think>.", "Warm <think>."),
+        ("Warm. \n<think>a</think>\n<think>b</think>", "Warm.<think>b</think>"),
         ("<think>for ever", "<think>for ever"),
+        # A small model that falls into a rut: a search that starts anew at each takes minutes.
+        pytest.param("\n" * 2_000_000, "\n" * 2_000_000, id="newlines"),
+        pytest.param("<think>" * 400_000, "<think>" * 400_000, id="thoughts"),
     ],
 )
 def test_thoughts_in_the_text_are_not_what_is_said(text, told):
