@@ -100,6 +100,19 @@ def test_a_server_that_does_not_start_is_told_by_its_test(daemon):
     run(daemon, "remove", "bad")
 
 
+def test_a_script_that_the_server_may_not_see_is_told_with_the_option(daemon, script):
+    """It exists for its owner: that the file is not there would be no answer."""
+    run(daemon, "add", "blind", "--", "python3", script)
+    done = run(daemon, "test", "blind")
+    told = f"{script} exists here, but the server may not see it: --read {script}"
+    assert told in " ".join(done.stderr.split())
+    run(daemon, "add", "blind", "--replace", "--", "python3", "server.py")
+    done = run(daemon, "test", "blind")
+    assert f"{daemon.data}/mcp/blind/server.py" in done.stderr
+    assert "write the whole path" in done.stderr
+    run(daemon, "remove", "blind")
+
+
 def test_the_api_does_the_same(daemon, script):
     """OpenAPI has it; owners only."""
     body = {"name": "api", "server": {"command": "python3", "args": [script], "read": [script]}}
