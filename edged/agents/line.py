@@ -173,13 +173,17 @@ async def _read(content: aiohttp.StreamReader, reading: Reading) -> None:
 
 async def _events(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
     """The data of server-sent events (HTML Standard, section 9.2); names say nothing more."""
-    rest, lines, size = b"", [], 0
+    rest, lines, size = bytearray(), [], 0
     async for piece in content.iter_any():
         size += len(piece)
-        rest += piece
-        if size > ANSWER_MAX or len(rest) > EVENT_MAX:
+        if size > ANSWER_MAX or len(rest) + len(piece) > EVENT_MAX:
             raise RemoteProtocolError(f"the model's answer is larger than {ANSWER_MAX >> 20} MiB")
-        *whole, rest = rest.split(b"\n")
+        # What came before has no end of a line: it is not looked through again.
+        end = piece.rfind(b"\n") + 1
+        whole = bytes(rest + piece[:end]).split(b"\n")[:-1] if end else []
+        if end:
+            rest.clear()
+        rest += piece[end:]
         for line in whole:
             text = line.rstrip(b"\r")
             if text.startswith(b"data:"):
@@ -192,12 +196,12 @@ async def _events(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
 
 
 async def _bounded(content: aiohttp.StreamReader) -> bytes:
-    data = b""
+    data = bytearray()
     async for piece in content.iter_any():
         data += piece
         if len(data) > ANSWER_MAX:
             raise RemoteProtocolError(f"the model's answer is larger than {ANSWER_MAX >> 20} MiB")
-    return data
+    return bytes(data)
 
 
 def _decoded(data: bytes) -> dict[str, Any]:
