@@ -182,6 +182,33 @@ def test_thoughts_in_the_text_are_not_what_is_said(text, told):
     assert said(openai, delta(content=text, finish="stop")).text == told
 
 
+def test_an_answer_in_very_many_pieces_is_put_together_once():
+    """Adding each to a text of megabytes takes minutes."""
+    first, more, end = "x" * 6_000_000, ["y"] * 200_000, "x" * 6_000_000 + "y" * 200_000
+    rows = [(0, "a", "sensor", first), *((0, "", "", piece) for piece in more)]
+    (call,) = said(openai, delta(rows, finish="tool_calls")).calls
+    assert call == ToolCall("a", "sensor", end)
+    kinds = (("thinking", "thinking"), ("input_json", "partial_json"), ("text", "text"))
+    events = [
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "thinking"}},
+        {"type": "content_block_start", "index": 1, "content_block": {"type": "tool_use"}},
+        {"type": "content_block_start", "index": 2, "content_block": {"type": "text"}},
+        *(
+            {
+                "type": "content_block_delta",
+                "index": index,
+                "delta": {"type": f"{kind}_delta", name: piece},
+            }
+            for index, (kind, name) in enumerate(kinds)
+            for piece in (first, *more)
+        ),
+        {"type": "message_stop"},
+    ]
+    answer = said(anthropic, *events)
+    assert (answer.text, answer.calls[0].arguments) == (end, end)
+    assert answer.items[0] == {"type": "thinking", "thinking": end}
+
+
 @pytest.mark.parametrize(
     "rows",
     [
