@@ -255,7 +255,12 @@ class Connection:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return False
         raw_id = bytes(request.id)
-        plain = raw_id.isdigit() and request.jsonrpc == "2.0" and request.method == "tools/call"
+        plain = (
+            raw_id.isdigit()
+            and len(raw_id) <= jsonrpc.ID_MAX
+            and request.jsonrpc == "2.0"
+            and request.method == "tools/call"
+        )
         if plain:
             self._tools_call(raw_id, request.params)
         return plain
