@@ -300,9 +300,9 @@ def raise_remote(message: str, data: Any) -> NoReturn:
 
 def _by_code(kind: type[EdgedError]) -> dict[str, type[EdgedError]]:
     found: dict[str, type[EdgedError]] = {}
+    # The first of a code, and the class above it: other modules may have more with the same.
     for child in kind.__subclasses__():
-        found |= _by_code(child)
-    # Last: other modules may have subclasses of their own with the same code.
+        found = _by_code(child) | found
     found[kind.code] = kind
     return found
 

@@ -145,6 +145,28 @@ async def test_pi_calls_a_tool_of_the_board(folder, tmp_path):
     assert "°C" in model.told(1)
 
 
+async def test_a_tool_of_the_board_does_not_stand_in_for_one_of_pis(folder, tmp_path):
+    """A board's tool `bash` is `edged_bash` there; pi's own is on the person's machine."""
+    write = Path(folder, "local/tools/bash")
+    write.mkdir(parents=True)
+    (write / "TOOL.md").write_text(
+        "---\nname: bash\nlabel: B\ndescription: The board\nlanguage: bash\n---\n"
+    )
+    (write / "index.sh").write_text("echo on the board\n")
+    async with (
+        running(data=folder) as it,
+        scripted(
+            ("edged_bash", {}), ("bash", {"command": "echo on this machine"}), "Both."
+        ) as model,
+    ):
+        out, err = await ask_pi(tmp_path, model, it.socket, "x")
+    assert out.strip() == "Both.", err
+    told = [m["content"] for m in model.asked[2]["messages"] if m["role"] == "tool"]
+    assert ["on the board" in json.dumps(told[0]), "this machine" in json.dumps(told[1])] == [
+        True
+    ] * 2
+
+
 async def test_a_failure_of_a_tool_is_told_to_the_model(folder, tmp_path):
     call = ("sensor", {"sensor": "nowhere"})
     async with running(data=folder) as it, scripted(call, "There is none.") as model:
