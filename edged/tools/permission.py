@@ -10,6 +10,7 @@ from msgspec import Meta
 
 from edged import results
 from edged.errors import DeniedError, Fault, InvalidArgumentsError
+from edged.policy import is_there
 from edged.results import Result
 from edged.tool import Ask, Context, Hints, tool
 
@@ -106,7 +107,8 @@ def _allowed(workspace: Workspace, ctx: Context, place: Place, params: RequestPe
             raise InvalidArgumentsError([Fault("path", str(error))]) from None
         return ""
     if found is not None:
-        return "the owner granted it already"
+        # What was there when it was granted may be gone, and another in its place.
+        return "the owner granted it already" if is_there(found) else ""
     return "it is yours" if place.root else "the owner's configuration allows it"
 
 
