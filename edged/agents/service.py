@@ -163,10 +163,13 @@ class Running:
         self.end: End | None = None
         self.over = asyncio.Event()
         self.task: asyncio.Task[None] | None = None
+        self.has_begun = self.is_unwanted = False
 
     def cancel(self) -> None:
         """End it soon."""
-        if self.task is not None:
+        self.is_unwanted = True
+        if self.has_begun and self.task is not None:
+            # Before its first step nothing of it would run, not even its end.
             self.task.cancel()
 
     def charge(self, tokens: int) -> None:
@@ -487,10 +490,11 @@ class Service:
 
     async def _run(self, one: Running, caller: Caller, asked: Task, agent: Agent | None) -> None:
         """The life of one task."""
+        one.has_begun = True
         end, transcript = INTERRUPTED, None
         try:
             transcript, is_cancelled = await _done(Transcript, self._directory, one.head)
-            if not is_cancelled:
+            if not (is_cancelled or one.is_unwanted):
                 end = await self._worked(one, caller, asked, agent, transcript)
         except StoreError as error:
             end = End("failed", reason=str(error))
