@@ -227,3 +227,18 @@ def test_tools_are_listed_while_the_search_for_them_is_switched_off(daemon, scri
     assert daemon.call("mcp_fixed_echo", text="hi").for_llm == "hi"
     assert daemon.edged(*words, "--enable", "mcp.discovery").returncode == 0
     assert "mcp_fixed_echo" not in listed()
+
+
+def test_patterns_that_are_none_of_its_tools_are_told(daemon, script):
+    """A misspelt one would leave out everything, or nothing, without a word."""
+    words = ("--read", script, "--allow", "nosuch_*", "--allow", "echo", "--deny", "ech")
+    run(daemon, "add", "typo", *words, "--", "python3", script)
+    told = run(daemon, "test", "typo").stdout
+    assert "typo: ready, 1 tool\n" in told
+    assert "left out: allow: 'nosuch_*' is none of its tools" in told
+    assert "left out: deny: 'ech' is none of its tools" in told
+    run(daemon, "add", "typo", "--replace", *words[:4], "--", "python3", script)
+    told = run(daemon, "test", "typo").stdout
+    assert "typo: ready, 0 tools\n" in told
+    assert "left out: all of its tools, by allow and deny: echo, arguments, big" in told
+    run(daemon, "remove", "typo")

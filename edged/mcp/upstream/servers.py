@@ -46,6 +46,9 @@ ADDED = McpServers.FILE
 DISCOVERY = "mcp.discovery"
 """The family of the searches."""
 
+NAMES_SHOWN = 10
+"""Tools that are named where all are left out."""
+
 SERVERS_MAX = 64
 _SECRET_WORDS = ("KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL", "AUTH")
 
@@ -194,6 +197,7 @@ class Servers:
                 found.append(self._tool(server, name, remote))
             except (ValueError, RecursionError) as error:
                 refused.append(f"tool {remote.name[:60]!r}: {error}")
+        refused += _idle_patterns([remote.name for remote in tools], settings)
         server.count = len(found)
         self._around.registry.replace_group(f"mcp {server.name}", found)
         self._published[server.name] = (tools, tuple(refused))
@@ -408,6 +412,21 @@ def _is_wanted(tool: str, settings: McpServer) -> bool:
         return any(fnmatch.fnmatchcase(tool, pattern) for pattern in patterns)
 
     return (not settings.allow or is_in(settings.allow)) and not is_in(settings.deny)
+
+
+def _idle_patterns(tools: list[str], settings: McpServer) -> list[str]:
+    """What is likely to be a mistake in `allow` and `deny`: patterns that match nothing."""
+    found = [
+        f"{key}: {pattern[:60]!r} is none of its tools"
+        for key, patterns in (("allow", settings.allow), ("deny", settings.deny))
+        for pattern in patterns
+        if tools and not fnmatch.filter(tools, pattern)
+    ]
+    if tools and not any(_is_wanted(tool, settings) for tool in tools):
+        few = ", ".join(tool[:60] for tool in tools[:NAMES_SHOWN])
+        more = ", …" if len(tools) > NAMES_SHOWN else ""
+        found.append(f"all of its tools, by allow and deny: {few}{more}")
+    return found
 
 
 def _mark(settings: McpServer) -> str:
