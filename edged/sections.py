@@ -263,6 +263,11 @@ class McpServer(Section, frozen=True):
         """Whether a stdio server reaches the network."""
         if self.network is not UNSET:
             return self.network
+        return self.fetches
+
+    @property
+    def fetches(self) -> bool:
+        """Whether it is started by what fetches it, unless that is there."""
         return self.command.rpartition("/")[2] in FETCHERS
 
 

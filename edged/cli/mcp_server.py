@@ -50,6 +50,7 @@ def options(parser: Parser) -> None:
     parser.add_argument("--keep", action="store_true", help="start it with the daemon and keep it")
     parser.add_argument("--timeout", metavar="S", type=positive, help="seconds for a call (60)")
     parser.add_argument("--replace", action="store_true", help="change one that is there")
+    parser.add_argument("--purge", action="store_true", help="remove: erase what it kept too")
     add_json(parser)
     add_connection(parser)
 
@@ -60,17 +61,7 @@ def _pairs(parser: Parser, option: str, what: str) -> None:
 
 def run(args: Any) -> int:
     """Run the verb; returns the exit code."""
-    action = args.action
-    if (action == "list") == bool(args.name):
-        needs = "takes no name" if args.name else "needs the name of a server"
-        raise UsageError(f"mcp-server {action} {needs}: see edged mcp-server --help")
-    params: dict[str, Any] = {"action": action}
-    if args.name:
-        params["name"] = args.name
-    if action == "add":
-        params |= {"server": _server(args), "replace": args.replace}
-    elif args.target:
-        raise UsageError("a command or a URL goes with edged mcp-server add")
+    action, params = args.action, _params(args)
     client = connect(args)
     # A server may have to be fetched before it answers.
     answer = client.request("edged/mcp-servers", params, patient=action == "test")
@@ -79,12 +70,43 @@ def run(args: Any) -> int:
     elif action == "list":
         _list(answer["servers"])
     elif action == "remove":
-        show.out(f"{args.name}: removed")
+        _tell_removed(args.name, answer)
     elif action == "add":
         show.out(f"{args.name}: added: edged mcp-server test {args.name} tries it")
     else:
         _tell(answer)
     return 0
+
+
+def _params(args: Any) -> dict[str, Any]:
+    """What the daemon is asked.
+
+    Raises:
+        UsageError: the words do not go together.
+    """
+    action = args.action
+    if (action == "list") == bool(args.name):
+        needs = "takes no name" if args.name else "needs the name of a server"
+        raise UsageError(f"mcp-server {action} {needs}: see edged mcp-server --help")
+    if args.target and action != "add":
+        raise UsageError("a command or a URL goes with edged mcp-server add")
+    if args.purge and action != "remove":
+        raise UsageError("--purge goes with edged mcp-server remove")
+    params: dict[str, Any] = {"action": action}
+    if args.name:
+        params["name"] = args.name
+    if action == "add":
+        params |= {"server": _server(args), "replace": args.replace}
+    elif action == "remove":
+        params["purge"] = args.purge
+    return params
+
+
+def _tell_removed(name: str, answer: dict[str, Any]) -> None:
+    show.out(f"{name}: removed")
+    if home := answer.get("home"):
+        show.out(f"what it kept stays in {show.safe(home)}:")
+        show.out(f"edged mcp-server remove {name} --purge erases that")
 
 
 def _server(args: Any) -> dict[str, Any]:

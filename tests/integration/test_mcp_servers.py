@@ -242,3 +242,40 @@ def test_patterns_that_are_none_of_its_tools_are_told(daemon, script):
     assert "typo: ready, 0 tools\n" in told
     assert "left out: all of its tools, by allow and deny: echo, arguments, big" in told
     run(daemon, "remove", "typo")
+
+
+def test_what_a_removed_server_kept_is_named_and_erased_when_that_is_asked_for(daemon):
+    """Its home may have gigabytes; nobody else would find them."""
+    home = daemon.data / "mcp/keeper"
+    command = ("--", "sh", "-c", "mkdir -p deep; echo x > deep/file; chmod 500 deep; exit 1")
+    run(daemon, "add", "keeper", *command)
+    assert run(daemon, "test", "keeper").returncode == 1
+    assert run(daemon, "add", "fresh", "--purge", "--", "y").returncode == 2
+    told = run(daemon, "remove", "keeper").stdout
+    assert told.splitlines() == [
+        "keeper: removed",
+        f"what it kept stays in {home}:",
+        "edged mcp-server remove keeper --purge erases that",
+    ]
+    assert (home / "deep/file").exists()
+    assert run(daemon, "remove", "keeper", "--purge").stdout == "keeper: removed\n"
+    assert not home.exists()
+    assert run(daemon, "remove", "keeper", "--purge").returncode == 1
+    assert run(daemon, "remove", "..", "--purge").returncode == 1
+    assert run(daemon, "remove", "fixed", "--purge").returncode == 1
+    run(daemon, "add", "keeper", "--", "sh", "-c", "touch file; exit 1")
+    run(daemon, "test", "keeper")
+    assert daemon.http("/api/mcp-servers/keeper?purge=yes", method="DELETE")[0] == 400
+    gone = daemon.http("/api/mcp-servers/keeper?purge=true", method="DELETE")
+    assert (gone, home.exists()) == ((200, {"status": "ok"}), False)
+
+
+def test_a_server_that_is_to_be_fetched_without_a_network_says_so(daemon):
+    """Silence for a minute says nothing of why."""
+    fake = daemon.folder / "npx"
+    fake.write_text("#!/bin/sh\nexit 1\n")
+    fake.chmod(0o755)
+    run(daemon, "add", "far", "--no-network", "--read", str(fake), "--", str(fake), "-y", "x")
+    done = run(daemon, "test", "far")
+    assert "its network is off" in done.stderr
+    run(daemon, "remove", "far")

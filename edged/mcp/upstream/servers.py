@@ -11,6 +11,7 @@ import asyncio
 import fnmatch
 import hashlib
 import os
+import shutil
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -26,14 +27,15 @@ from edged.errors import (
     Fault,
     InvalidArgumentsError,
     NotFoundError,
+    StoreError,
     UpstreamError,
 )
 from edged.mcp.client import Client, Listing, RemoteTool
 from edged.mcp.upstream import names
-from edged.mcp.upstream.programs import Program, Sandboxes
+from edged.mcp.upstream.programs import Program, Sandboxes, home_of
 from edged.mcp.upstream.server import Known, Open, Opened, Server, Timing
 from edged.mcp.upstream.tool import Given, UpstreamTool
-from edged.mcp.upstream.view import Health, Row
+from edged.mcp.upstream.view import Health, Removed, Row
 from edged.registry import Registry
 from edged.results import Result, mask, mask_result
 from edged.sections import Mcp, McpServer, check_server_name
@@ -318,13 +320,21 @@ class Servers:
         await self._again(name)
         return self._row(name)
 
-    async def remove(self, name: str) -> None:
+    async def remove(self, name: str, *, purge: bool = False) -> Removed:
         """Remove one that was added; where the configuration has one too, that holds again.
+
+        Args:
+            name: the server's.
+            purge: erase its home too, also that of one that was removed before.
 
         Raises:
             NotFoundError: none was added under that name.
-            StoreError: it is not stored.
+            StoreError: it is not stored, or its home is not erased.
         """
+        home = home_of(self._around.data, name)
+        if purge and self._is_gone(name) and await asyncio.to_thread(os.path.isdir, home):
+            await asyncio.to_thread(_erase, home)
+            return Removed()
         if name not in self._added:
             if name in self._section.servers:
                 raise NotFoundError(
@@ -336,6 +346,21 @@ class Servers:
         self._around.store.save(ADDED, added)
         self._added = added
         await self._again(name)
+        if name in self._section.servers:
+            # It is that one's.
+            return Removed()
+        if purge:
+            await asyncio.to_thread(_erase, home)
+        is_left = await asyncio.to_thread(_is_left, home)
+        return Removed(home=home if is_left else msgspec.UNSET)
+
+    def _is_gone(self, name: str) -> bool:
+        """Whether a name could be that of a server, and is that of none."""
+        try:
+            check_server_name(name)
+        except ValueError:
+            return False
+        return name not in self._settings()
 
     def forget(self, names: list[str]) -> None:
         """Some are no longer in the store."""
@@ -385,6 +410,26 @@ class Servers:
         """End all of them, together."""
         self._around.registry.on_change.remove(self._on_switch)
         await asyncio.gather(*(server.close() for server in self._servers.values()))
+
+
+def _is_left(home: str) -> bool:
+    """Whether a home has anything; an empty one goes."""
+    try:
+        os.rmdir(home)
+    except OSError:
+        return os.path.isdir(home)
+    return False
+
+
+def _erase(home: str) -> None:
+    try:
+        # What it made read-only is to go as well.
+        for folder, _, _ in os.walk(home):
+            os.chmod(folder, 0o700)
+        if os.path.lexists(home):
+            shutil.rmtree(home)
+    except OSError as error:
+        raise StoreError(f"{home} is not erased whole: {error.strerror}") from None
 
 
 def _permissions(settings: McpServer) -> Permissions | None:
