@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
 from typing import Any
 
 from edged.cli import UsageError, show
 from edged.cli.faults import cannot
-from edged.cli.parser import Parser, add_connection, add_json, connect, positive
+from edged.cli.parser import Parser, add_connection, add_json, connect
 
 EXAMPLE = (
     "edged mcp-server add memory -- npx -y @modelcontextprotocol/server-memory\n"
@@ -48,7 +49,7 @@ def options(parser: Parser) -> None:
         parser.add_argument(option, metavar="X", action="append", default=[], help=what)
     parser.add_argument("--core", action="store_true", help="list its tools, not hidden")
     parser.add_argument("--keep", action="store_true", help="start it with the daemon and keep it")
-    parser.add_argument("--timeout", metavar="S", type=positive, help="seconds for a call (60)")
+    parser.add_argument("--timeout", metavar="S", type=_timeout, help="for a call: 20, 2m (60)")
     parser.add_argument("--replace", action="store_true", help="change one that is there")
     parser.add_argument("--purge", action="store_true", help="remove: erase what it kept too")
     add_json(parser)
@@ -57,6 +58,20 @@ def options(parser: Parser) -> None:
 
 def _pairs(parser: Parser, option: str, what: str) -> None:
     parser.add_argument(option, metavar="N=V", action="append", default=[], help=what)
+
+
+def _timeout(text: str) -> float:
+    """The type of a duration, as the configuration has it."""
+    from edged.config import check_duration, seconds
+
+    value: str | float = text
+    try:
+        with contextlib.suppress(ValueError):
+            value = float(text)
+        check_duration("timeout", value, 0.1, 3_600)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error).partition(": ")[2]) from None
+    return seconds(value)
 
 
 def run(args: Any) -> int:
@@ -117,7 +132,7 @@ def _server(args: Any) -> dict[str, Any]:
         )
     first, *rest = args.target
     found: dict[str, Any] = {}
-    if first.startswith(("http://", "https://")):
+    if _is_url(first):
         if rest:
             raise UsageError(f"mcp-server add: what is {rest[0]!r} behind a URL?")
         _refuse(args, "is of a stdio server", ("env", "read", "write", "device", "network"))
@@ -139,6 +154,20 @@ def _server(args: Any) -> dict[str, Any]:
     if args.timeout is not None:
         found["timeout"] = args.timeout
     return {name: value for name, value in found.items() if value not in ([], {})}
+
+
+def _is_url(target: str) -> bool:
+    """Whether it is a URL and no program.
+
+    Raises:
+        UsageError: it is one of another kind.
+    """
+    scheme, mark, _ = target.partition("://")
+    if not mark or not scheme.isalnum():
+        return False
+    if scheme not in ("http", "https"):
+        raise UsageError(f"mcp-server add: {target}: a URL is of http:// or https://")
+    return True
 
 
 def _refuse(args: Any, why: str, options: tuple[str, ...]) -> None:

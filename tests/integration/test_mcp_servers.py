@@ -42,7 +42,7 @@ def rows(daemon):
 
 def test_a_server_is_added_tested_called_and_removed(daemon, script, until):
     """Contract, section 2: `edged mcp-server add|list|test|remove`."""
-    words = ("add", "mine", "--read", script, "--core", "--timeout", "20")
+    words = ("add", "mine", "--read", script, "--core", "--timeout", "2m")
     added = run(daemon, *words, "--", "python3", script)
     assert added.stdout == "mine: added: edged mcp-server test mine tries it\n", added.stderr
     tested = run(daemon, "test", "mine")
@@ -73,6 +73,14 @@ def test_a_server_is_added_tested_called_and_removed(daemon, script, until):
         (["add", "x", "--env", "A=@/no/such", "--", "y"], 2, "No such file"),
         (["add", "x", "--header", "A=B", "--", "y"], 2, "--header is of a server over HTTP"),
         (["add", "x", "--write", "/a", "https://a.example"], 2, "--write is of a stdio server"),
+        (["add", "x", "ftp://a.example/mcp"], 2, "a URL is of http:// or https://"),
+        (["add", "x", "--timeout", "soon", "--", "y"], 2, "--timeout"),
+        (["add", "x", "--timeout", "2h", "--", "y"], 2, "must be from 0.1s to 1h"),
+        (["add", "x", "--timeout", "4000", "--", "y"], 2, "must be from 0.1s to 1h"),
+        (["add", "x", "--device", "nosuch", "--", "y"], 1, "there is no /dev/nosuch"),
+        (["add", "x", "--device", "/dev/null", "--", "y"], 1, "is no name in /dev"),
+        (["add", "x", "--read", "/nosuch", "--", "y"], 1, "there is no /nosuch"),
+        (["add", "x", "--", "npx -y foo"], 1, "is 'npx' alone: write `args: [-y, foo]`"),
         (["add", "a b", "--", "y"], 1, "letters, digits, - and _"),
         (["add", "x", "--read", "here", "--", "y"], 1, "must be absolute"),
         (["add", "x", "--header", "A B=1", "https://a.example"], 1, "is no name of a header"),

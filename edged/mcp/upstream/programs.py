@@ -144,7 +144,8 @@ class Program:
                 )
             return command
         if not os.path.exists(command):
-            raise SandboxSetupError(f"there is no program {command}: check its `command`")
+            more = "; its arguments go to `args`" if " " in command else ""
+            raise SandboxSetupError(f"there is no program {command}: check its `command`{more}")
         for path in dict.fromkeys((command, os.path.realpath(command))):
             if not self._is_shown(path) and not self._sandboxes.is_off:
                 folder = os.path.dirname(path)

@@ -300,7 +300,7 @@ class Servers:
         """Add one; stored before it is started.
 
         Raises:
-            InvalidArgumentsError: no such name.
+            InvalidArgumentsError: no such name, or what it is to reach is not on the board.
             ExistsError: there is one.
             StoreError: it is not stored.
         """
@@ -308,6 +308,9 @@ class Servers:
             check_server_name(name)
         except ValueError as error:
             raise InvalidArgumentsError([Fault("name", str(error))]) from None
+        lacking = await asyncio.to_thread(_lacking, settings)
+        if lacking:
+            raise InvalidArgumentsError(lacking)
         if name in self._settings() and not replace:
             raise ExistsError(f"there is an MCP server {name}: give --replace to change it")
         if len(self._settings()) >= SERVERS_MAX and name not in self._settings():
@@ -410,6 +413,21 @@ class Servers:
         """End all of them, together."""
         self._around.registry.on_change.remove(self._on_switch)
         await asyncio.gather(*(server.close() for server in self._servers.values()))
+
+
+def _lacking(settings: McpServer) -> list[Fault]:
+    """What a stdio server is to reach and is not there; any thread."""
+    paths = [(key, path) for key in ("read", "write") for path in getattr(settings, key)]
+    found = [
+        Fault(f"server.{key}", f"there is no {path}")
+        for key, path in paths
+        if not os.path.lexists(path)
+    ]
+    return found + [
+        Fault("server.devices", f"there is no /dev/{name}: plug it in, or see edged scan")
+        for name in settings.devices
+        if not os.path.lexists(f"/dev/{name}")
+    ]
 
 
 def _is_left(home: str) -> bool:
