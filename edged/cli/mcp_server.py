@@ -29,7 +29,8 @@ def options(parser: Parser) -> None:
         "target",
         metavar="TARGET",
         nargs="*",
-        help="the URL of a server over HTTP, or after -- the command of a stdio server",
+        help="the URL of a server over HTTP, or after -- the command of a stdio server; keys go "
+        "to --header and --env, or with !secret to edged.yaml",
     )
     parser.add_argument("--sse", action="store_true", help="the URL is of the older HTTP+SSE")
     _pairs(parser, "--header", "a header of each request; @FILE has its value")

@@ -287,3 +287,18 @@ def test_a_server_that_is_to_be_fetched_without_a_network_says_so(daemon):
     done = run(daemon, "test", "far")
     assert "its network is off" in done.stderr
     run(daemon, "remove", "far")
+
+
+def test_keys_in_a_command_or_a_url_are_not_shown(daemon):
+    """They belong in --env and --header; where they are not, nobody repeats them."""
+    run(daemon, "add", "keyed", "--", "false", "--api-key", "hush-hush", "-e", "A_TOKEN=hush-hush")
+    run(daemon, "add", "asked", "http://127.0.0.1:9/mcp?api_key=hush-hush")
+    where = ("--config", str(daemon.config), "--data", str(daemon.data))
+    texts = [
+        run(daemon).stdout,
+        run(daemon, "--json").stdout,
+        daemon.edged("config", "--explain", *where).stdout,
+        daemon.edged("config", "--reset", "tools.mcp.servers.asked", *where).stdout,
+    ]
+    assert all("[***]" in text and "hush-hush" not in text for text in texts), texts
+    run(daemon, "remove", "keyed")

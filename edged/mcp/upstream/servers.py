@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from edged import log
+from edged import disguise, log
 from edged.acts import McpServers
 from edged.clock import Clock
 from edged.config import ToolSettings, seconds, size
@@ -284,7 +284,7 @@ class Servers:
             "added" if name in self._added else "configuration",
             settings.enabled and self._section.enabled,
             settings.link,
-            self._plain(_address(settings.url) or " ".join(settings.argv), settings),
+            self._plain(_target(settings), settings),
             health,
             tuple(settings.env),
             tuple(settings.headers),
@@ -463,11 +463,13 @@ def _permissions(settings: McpServer) -> Permissions | None:
     )
 
 
-def _address(url: str) -> str:
-    """A URL for people: a password in it is not for them."""
-    scheme, mark, rest = url.partition("://")
+def _target(settings: McpServer) -> str:
+    """What it runs or where it is, for people: what looks like a secret is not for them."""
+    if not settings.url:
+        return " ".join(disguise.words(settings.argv))
+    scheme, mark, rest = settings.url.partition("://")
     host, slash, path = rest.partition("/")
-    return f"{scheme}{mark}{host.rpartition('@')[2]}{slash}{path}"
+    return disguise.url(f"{scheme}{mark}{host.rpartition('@')[2]}{slash}{path}")
 
 
 def _is_wanted(tool: str, settings: McpServer) -> bool:
