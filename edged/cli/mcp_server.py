@@ -224,7 +224,10 @@ def _list(rows: list[dict[str, Any]]) -> None:
         health = row["health"]
         left_out = [f"left out: {problem}" for problem in health["left_out"]]
         for problem in filter(None, (health["error"], *left_out)):
-            sys.stderr.write(f"edged: {row['name']}: {show.safe(problem)}\n")
+            line = show.one_line(f"edged: {row['name']}: {problem}")
+            # A terminal alone would break it inside of words.
+            parts = show.fitted(line, show.width()) if sys.stderr.isatty() else [line]
+            sys.stderr.write("\n".join(parts) + "\n")
 
 
 def _tell(row: dict[str, Any]) -> None:

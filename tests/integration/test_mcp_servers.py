@@ -2,8 +2,11 @@
 
 import json
 import os
+import pty
 import shutil
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -302,3 +305,25 @@ def test_keys_in_a_command_or_a_url_are_not_shown(daemon):
     ]
     assert all("[***]" in text and "hush-hush" not in text for text in texts), texts
     run(daemon, "remove", "keyed")
+
+
+def test_faults_are_broken_between_words_on_a_terminal(daemon):
+    """80 columns: what a terminal breaks itself it breaks inside of words."""
+    words = ["that", "key", "is", "too", "old", "here"] * 6
+    run(daemon, "add", "wordy", "--", "sh", "-c", f"echo failed {' '.join(words)} >&2; exit 4")
+    run(daemon, "test", "wordy")
+    ours, theirs = pty.openpty()
+    try:
+        command = [sys.executable, "-m", "edged", "mcp-server", "--socket", daemon.socket]
+        env = {**daemon.env, "COLUMNS": "80"}
+        subprocess.run(command, env=env, stdout=subprocess.PIPE, stderr=theirs, check=True)
+        lines = os.read(ours, 65_536).decode().splitlines()
+    finally:
+        os.close(ours)
+        os.close(theirs)
+        run(daemon, "remove", "wordy")
+    at = next(i for i, line in enumerate(lines) if line.startswith("edged: wordy: "))
+    assert lines[at].split()[-1] in words
+    assert len(lines) > at + 1
+    assert all(len(line) <= 80 for line in lines)
+    assert " ".join(words) in " ".join(lines)
