@@ -14,7 +14,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 import msgspec
 
 from edged import disguise
-from edged.errors import NotFoundError
+from edged.errors import ExistsError, NotFoundError
 from edged.sections import McpServer
 from edged.settings import switch_path
 from edged.store import Store
@@ -124,8 +124,11 @@ def _disguised(key: str, value: Any) -> Any:
 def reset(acts: Iterable[Acts], key: str) -> dict[str, Any]:
     """Drop what was set for `key` and below it; returns what that was, by key.
 
+    An MCP server that was added is one value, and goes by its own name alone.
+
     Raises:
         NotFoundError: nothing was set there; names what was.
+        ExistsError: MCP servers lie below; nothing was dropped.
         StoreError: it could not be stored.
     """
     known = [(part, part.held()) for part in acts]
@@ -136,11 +139,39 @@ def reset(acts: Iterable[Acts], key: str) -> dict[str, Any]:
         if name == key or name.startswith(f"{key}.")
     }
     if not dropped:
-        names = sorted(name for _, held in known for name in held)
+        names = sorted({_unit(part, name) for part, held in known for name in held})
         others = f"; there is: {', '.join(names[:20])}" if names else ", or anything else"
         raise NotFoundError(f"no owner set {key[:128]!r} at run time{others}")
+    servers = _servers(known, dropped)
+    below = sorted(one for one in servers if one.startswith(f"{key}."))
+    if below:
+        named = ", ".join(one.removeprefix(f"{McpServers.ROOT}.") for one in below)
+        raise ExistsError(
+            f"below {key} are MCP servers that were added: {named}: edged mcp-server remove NAME "
+            "removes one; nothing was dropped"
+        )
     for part, held in known:
         keys = dropped.keys() & held.keys()
         if keys:
             part.drop(keys)
-    return dropped
+    settings = tuple(f"{one}." for one in servers)
+    return {k: v for k, v in dropped.items() if not k.startswith(settings)} | servers
+
+
+def _unit(part: Acts, key: str) -> str:
+    """The key that goes when this one does: of an added MCP server, the whole server's."""
+    return key.rpartition(".")[0] if isinstance(part, McpServers) else key
+
+
+def _servers(
+    known: list[tuple[Acts, dict[str, Held]]], dropped: Collection[str]
+) -> dict[str, str]:
+    """The added MCP servers that would go, by key: what each is reached by."""
+    found: dict[str, str] = {}
+    for part, held in known:
+        for key in held.keys() & dropped:
+            one = _unit(part, key)
+            if one != key:
+                command = [held[f"{one}.command"].value, *held[f"{one}.args"].value]
+                found[one] = held[f"{one}.url"].value or " ".join(map(str, command))
+    return found

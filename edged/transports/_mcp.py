@@ -20,7 +20,7 @@ import msgspec
 from aiohttp.web_response import StreamResponse
 
 from edged import jsonrpc
-from edged.errors import WIRE, BusyError, InvalidArgumentsError, RemoteProtocolError
+from edged.errors import WIRE, BusyError, Fault, InvalidArgumentsError, RemoteProtocolError
 from edged.identity import Caller
 from edged.mcp.notices import Notices
 from edged.mcp.server import Connection, is_modern
@@ -530,21 +530,27 @@ def _check_head(request: Request, message: jsonrpc.Message, head: _Head, version
         if version != MODERN:
             raise UnsupportedVersionError(version)
         return
-    if not version:
-        raise _MismatchError(f"the header {VERSION} is missing")
-    if meta.version is None:
-        reason = f"params._meta.{META}protocolVersion: is required"
-        raise InvalidArgumentsError([], reason)
-    if version != meta.version:
-        raise _MismatchError(f"{VERSION} is {version[:40]!r} and the body {meta.version[:40]!r}")
-    if not is_modern(meta):
-        raise UnsupportedVersionError(version)
+    _check_version(version, meta)
     _check_header(request, METHOD, message.method, encoded=False)
     key = _NAMED.get(message.method)
     if key is not None:
         _check_header(request, NAME, getattr(head, key))
     if message.method == "tools/call" and isinstance(head.name, str):
         _check_params(request, head)
+
+
+def _check_version(version: str, meta: Meta) -> None:
+    """Refuse a version of the header that is not the body's, or is not spoken."""
+    if not version:
+        raise _MismatchError(f"the header {VERSION} is missing")
+    if meta.version is None:
+        if version != MODERN:
+            raise UnsupportedVersionError(version)
+        raise InvalidArgumentsError([Fault(f"params._meta.{META}protocolVersion", "is required")])
+    if version != meta.version:
+        raise _MismatchError(f"{VERSION} is {version[:40]!r} and the body {meta.version[:40]!r}")
+    if not is_modern(meta):
+        raise UnsupportedVersionError(version)
 
 
 def _check_header(request: Request, name: str, value: Any, *, encoded: bool = True) -> None:

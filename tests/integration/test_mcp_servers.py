@@ -169,7 +169,7 @@ def test_secrets_of_an_added_server_are_kept_0600_and_never_told(daemon):
     assert "wiki" in shown[0]
     assert not any("a-secret-token" in text for text in shown)
     reset = daemon.edged("config", "--reset", "tools.mcp.servers.wiki", *where)
-    assert "tools.mcp.servers.wiki.url: " in reset.stdout
+    assert reset.stdout == 'tools.mcp.servers.wiki: "http://127.0.0.1:9/mcp" dropped\n'
     assert "a-secret-token" not in reset.stdout
     assert "wiki" not in rows(daemon)
     assert json.loads(state.read_text()) == {}
