@@ -96,6 +96,8 @@ class Progress(msgspec.Struct):
     tokens: int = 0
     text: str = ""
     """The model's last words."""
+    lent: int = 0
+    """Tokens of tasks that it gave, and that still run."""
 
 
 class GaveUpError(EdgedError, RuntimeError):
@@ -156,7 +158,7 @@ async def work(
         if said.stop in CUT:
             # The last call's arguments may be half of what was meant.
             raise GaveUpError(_cut(budget))
-        if progress.tokens >= budget.tokens:
+        if progress.tokens + progress.lent >= budget.tokens:
             raise GaveUpError(
                 f"it used {progress.tokens} tokens of {budget.tokens}: give smaller tasks, or "
                 "raise tools.subagent.tokens"

@@ -142,7 +142,7 @@ class Running:
     Attributes:
         session: of its calls; nobody else knows it.
         depth: 1 where no subagent gave it.
-        parent: the task of the subagent that gave it.
+        parent: the task of the subagent that gave it, or of the next above that still runs.
     """
 
     def __init__(
@@ -169,9 +169,15 @@ class Running:
         if self.task is not None:
             self.task.cancel()
 
-    def charge(self, tokens: int) -> None:
-        """Count what a child used as its own."""
-        self.progress.tokens += tokens
+    def take_back(self, child: Running) -> None:
+        """Count what a child used as its own; the rest of what it was lent may be lent again."""
+        self.progress.lent -= child.budget.tokens
+        self.progress.tokens += child.progress.tokens
+
+    @property
+    def left(self) -> int:
+        """Tokens that are neither used nor lent."""
+        return self.budget.tokens - self.progress.tokens - self.progress.lent
 
     def view(self) -> View:
         """As it is now."""
@@ -408,12 +414,12 @@ class Service:
                 f"subagents are {self._section.depth} deep at most: do it yourself, or raise "
                 "tools.subagent.depth"
             )
-        budget = self._budget(asked, parent, name)
         await self._remember()
         # From here on nothing is waited for: whoever comes next counts this one.
         if self._closing:
             raise StoppingError
         self._check_places(caller)
+        budget = self._budget(asked, parent, name)
         task = mask(asked.task, self._masked)
         head = Head(
             secrets.token_hex(4),
@@ -432,6 +438,8 @@ class Service:
             asked.in_background,
         )
         one = Running(head, budget, parent, watch)
+        if parent is not None:
+            parent.progress.lent += budget.tokens
         self._running[head.task_id] = self._by_session[one.session] = one
         self._publish(
             "subagent.start", caller.user, {"task_id": head.task_id, "label": head.label}
@@ -573,17 +581,20 @@ class Service:
         return cut(mask(text, self._masked), REPORT_MAX)
 
     def _budget(self, asked: Task, parent: Running | None, provider: str) -> Budget:
-        """What a task may use; a child lives on what its parent has left.
+        """What a task may use; a child is lent half of what its parent has left.
 
         Raises:
-            DeniedError: nothing is left.
+            DeniedError: that is less than one answer may have.
         """
         section = self._section
         tokens = section.tokens
         if parent is not None:
-            tokens = min(tokens, parent.budget.tokens - parent.progress.tokens)
-            if tokens <= 0:
-                raise DeniedError("your tokens are used up: report what you have")
+            tokens = parent.left // 2
+            if tokens < (asked.max_tokens or section.answer_tokens):
+                raise DeniedError(
+                    "your tokens are used up, or lent to subagents that still run: wait for "
+                    "those, or report what you have"
+                )
         return Budget(
             section.turns,
             tokens,
@@ -622,7 +633,12 @@ class Service:
         head = one.head
         del self._running[head.task_id], self._by_session[one.session]
         if one.parent is not None:
-            one.parent.charge(end.tokens)
+            one.parent.take_back(one)
+        for heir in self._running.values():
+            if heir.parent is one:
+                heir.parent = one.parent
+                if one.parent is not None:
+                    one.parent.progress.lent += heir.budget.tokens
         if self._ended is not None:
             self._ended[head.task_id] = head, end
         self._tell_end(head, end)

@@ -370,13 +370,86 @@ async def test_a_child_lives_on_its_parents_tokens(start, model):
     assert (child["tokens"], parent["tokens"]) == (IN + OUT, 3 * (IN + OUT))
     assert result.structured["tokens"] == parent["tokens"]
     model.script = [spawn, READ, READ, READ, Say("done"), spawn, Say("so be it")]
-    async with start(tokens=1_000) as board:
-        for number in range(3):
+    async with start(tokens=1_000, answer_tokens=64) as board:
+        for number in range(5):
             step = Call((("sensor", {"sensor": f"s{number}"}),))
             model.script.insert(1, step)
         result = await board.call("spawn", task="x")
     assert result.is_error
     assert "tokens" in result.for_llm
+
+
+def _spawns(count, **more):
+    return Call(tuple(("spawn", {"task": f"deeper {i}", **more}) for i in range(count)))
+
+
+async def _asked(model, count):
+    """Wait until the model was asked so often."""
+    async with asyncio.timeout(BOUND_S):
+        while len(model.asked) < count:
+            model.arrived.clear()
+            await model.arrived.wait()
+
+
+def _patient(model):
+    """A provider that may be silent for as long as a test lasts."""
+    settings = {"base_url": f"{model.url}/v1", "model": "small", "timeout": "60s"}
+    return {"providers": {"local": settings}, "tokens": 10_000}
+
+
+async def test_many_children_at_once_have_no_more_tokens_than_their_parent(start, model):
+    """Each is lent half of what is left: 4940, 2470, 1235; 617 is less than an answer."""
+    model.script = [_spawns(20, **{"async": True})]
+    model.endless = Hang()
+    async with start(**_patient(model), answer_tokens=1_000) as board:
+        assert (await board.call("spawn", task="x", **{"async": True})).async_
+        await _asked(model, 5)
+        told = next(rows for asked in model.asked if (rows := outcomes(asked)))
+        assert ["works on" in row for row in told] == [True] * 3 + [False] * 17
+        assert all("lent to subagents" in row for row in told[3:])
+
+
+async def test_what_a_child_did_not_use_is_lent_again(start, model):
+    for number in range(6):
+        spawn = Call((("spawn", {"task": f"deeper {number}"}),))
+        model.script += [spawn, Say("done")]
+    model.script.append(Say("all done"))
+    async with start(tokens=10_000, answer_tokens=1_000) as board:
+        result = await board.call("spawn", task="x")
+    assert (result.for_llm, result.structured["tokens"]) == ("all done", 13 * (IN + OUT))
+
+
+async def test_what_a_child_lent_stays_lent_when_it_is_over(start, model):
+    """Else a task could have tasks without end by way of children that report at once."""
+    in_background = {"async": True}
+    child = Call((("spawn", {"task": "deeper", **in_background}),))
+
+    def answer():
+        # By who asks: the root again and again, its child twice, the grandchild for ever.
+        asked = model.asked[-1]
+        task = next(m["content"] for m in asked["messages"] if m["role"] == "user")
+        if task == "deeper":
+            return Hang()
+        if task.startswith("child"):
+            return Say("done") if outcomes(asked) else child
+        told = outcomes(asked)
+        if len(told) == 3:
+            return Say("enough")
+        return Call((("spawn", {"task": f"child {len(told)}"}),))
+
+    model.next = answer
+    async with start(**_patient(model), answer_tokens=1_300, depth=3) as board:
+        result = await board.call("spawn", task="x")
+    assert result.for_llm == "enough"
+    # Children have half of 9880, of 7110 and of 5033, and theirs half of what those have left.
+    told = [
+        rows[0]
+        for asked in model.asked
+        if str(asked["messages"][1]["content"]).startswith("child") and (rows := outcomes(asked))
+    ]
+    begun = ["works on" in outcome for outcome in told]
+    assert begun == [True, True, False], told
+    assert "lent to subagents" in told[-1]
 
 
 async def test_nobody_passes_for_a_subagent_by_its_session(start, model, folder):
