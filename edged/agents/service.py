@@ -110,6 +110,27 @@ class Line(Model, Protocol):
         """Close its connections."""
 
 
+class _Masked:
+    """A model without secrets in its words and names: its server may repeat the key it is sent."""
+
+    def __init__(self, model: Model, secrets: tuple[str, ...]) -> None:
+        self.form = model.form
+        self._model, self._secrets = model, secrets
+
+    async def ask(self, question: Question) -> Said:
+        """One answer.
+
+        Raises:
+            ModelError: there is none.
+        """
+        said = await self._model.ask(question)
+        calls = tuple(
+            msgspec.structs.replace(call, name=mask(call.name, self._secrets))
+            for call in said.calls
+        )
+        return msgspec.structs.replace(said, text=mask(said.text, self._secrets), calls=calls)
+
+
 class Desk(Protocol):
     """How the parts above are reached: tools, messages, events."""
 
@@ -184,7 +205,7 @@ class Running:
         if self.end is not None:
             return shown(self.head, self.end)
         far = self.progress
-        now = End(self.state, far.text, "", "", far.turns, far.calls, far.tokens)
+        now = End(self.state, cut(far.text, REPORT_MAX), "", "", far.turns, far.calls, far.tokens)
         return shown(self.head, now)
 
 
@@ -557,7 +578,7 @@ class Service:
                     scope.reschedule(asyncio.get_running_loop().time() + limit)
                     await self._noted(one, transcript, tools, question.turns[0])
                     text = await work(
-                        self.line(one.head.provider),
+                        _Masked(self.line(one.head.provider), self._masked),
                         tools,
                         question,
                         one.budget,

@@ -220,6 +220,28 @@ async def test_nothing_secret_is_in_what_is_kept_and_told(start, model, folder, 
         assert secret not in kept + told
 
 
+async def test_a_key_that_a_server_repeats_is_told_to_nobody(start, model):
+    """As words, or as the name of a tool; where a name is cut, a piece of it may be left."""
+    model.script = [Call(((KEY, {}), (f"{'x' * 56}{KEY}", {})), f"You said {KEY}. {'x' * 40_000}")]
+    model.endless = Hang()
+    updates = []
+    async with start(**_patient(model)) as board:
+        raw = msgspec.json.encode({"task": "x"})
+        call = board.it.daemon.dispatcher.start(
+            AGENT, None, "spawn", raw, on_update=lambda content: updates.append(str(content))
+        )
+        await _asked(model, 2)
+        running = await board.call("spawn_status", OWNER)
+        trail = str(board.it.daemon.services.trail.recent(50, None))
+        call.cancel()
+    (view,) = running.structured["tasks"]
+    assert (view["status"], view["text"][:16]) == ("running", "You said [***]. ")
+    assert view["text"].endswith("more characters are left out]")
+    assert any("turn 1 of" in update for update in updates)
+    assert "no tool named '[***]'" in str(outcomes(model.asked[1]))
+    assert KEY[:6] not in str(view) + str(updates) + trail + str(outcomes(model.asked[1]))
+
+
 async def test_a_long_answer_of_a_tool_is_cut_for_the_model(start, model):
     """The beginning and the end, and a word on what is between."""
     model.script = [Call((("lorem", {"length": 30_000}),)), Say("ok")]
@@ -393,7 +415,7 @@ async def _asked(model, count):
 
 def _patient(model):
     """A provider that may be silent for as long as a test lasts."""
-    settings = {"base_url": f"{model.url}/v1", "model": "small", "timeout": "60s"}
+    settings = {"base_url": f"{model.url}/v1", "model": "small", "timeout": "60s", "api_key": KEY}
     return {"providers": {"local": settings}, "tokens": 10_000}
 
 
