@@ -637,9 +637,7 @@ class Service:
         row.pop("items", None)
         for call in row.get("calls", ()):
             call["arguments"] = tools.shown(call["name"], call["arguments"])
-        # A line is masked as text: what is in it may be anywhere in it.
-        clean = mask(msgspec.json.encode(row).decode(), self._masked)
-        line = {"time": iso(self._clock.now()), **msgspec.json.decode(clean)}
+        line = {"time": iso(self._clock.now()), **mask(row, self._masked)}
         # To its end, so that the last line is the last one also where this is cancelled.
         await _whole(transcript.add, line)
 

@@ -220,6 +220,18 @@ async def test_nothing_secret_is_in_what_is_kept_and_told(start, model, folder, 
         assert secret not in kept + told
 
 
+async def test_a_secret_that_is_a_number_is_masked_as_one(start, model, folder):
+    """A mask in the midst of a number is no JSON: the task failed."""
+    model.script = [Call((("lorem", {"length": 123456}),)), Say("ok: 123456")]
+    settings = {"base_url": f"{model.url}/v1", "model": "small", "api_key": "123456"}
+    async with start(providers={"local": settings}) as board:
+        board.it.daemon.registry.register(lorem)
+        result = await board.call("spawn", task="x")
+    assert (result.is_error, result.for_llm) == (False, "ok: [***]")
+    called = transcript(folder, result.structured["task_id"])[2]
+    assert called["calls"][0]["arguments"] == {"length": "[***]"}
+
+
 async def test_a_key_that_a_server_repeats_is_told_to_nobody(start, model):
     """As words, or as the name of a tool; where a name is cut, a piece of it may be left."""
     model.script = [Call(((KEY, {}), (f"{'x' * 56}{KEY}", {})), f"You said {KEY}. {'x' * 40_000}")]
