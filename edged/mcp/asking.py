@@ -126,7 +126,7 @@ class Asker:
         """See `edged.tool.Client`."""
         connection = self._connection
         lowest = self._meta.log_level if self._modern else connection.version and connection.level
-        if self._is_over or not lowest or connection.congested:
+        if self._is_over or not lowest or connection.is_behind(self._about):
             return
         if LEVELS.index(level) < LEVELS.index(lowest):
             return
@@ -182,7 +182,7 @@ class Asker:
             self._timer = None
         self._credit -= 1
         facts, self._held = self._held, None
-        if facts is None or self._connection.congested:
+        if facts is None or self._connection.is_behind(self._about):
             return
         params = {"progressToken": msgspec.Raw(self.token), **facts}
         line = jsonrpc.notification("notifications/progress", params)

@@ -164,7 +164,7 @@ class Connection:
         caller: Caller,
         send: Send,
         *,
-        congested: Callable[[], bool] = lambda: False,
+        congested: Callable[[bytes], bool] = lambda _about: False,
         on_answered: Callable[[], None] = lambda: None,
     ) -> None:
         """A connection.
@@ -173,7 +173,8 @@ class Connection:
             control: the daemon.
             caller: who is at the other end.
             send: takes whole lines, and what each of them is about.
-            congested: whether the peer does not read; then updates and events are dropped.
+            congested: whether the peer does not read what belongs to a request, by its id,
+                or to none; then updates and events are dropped.
             on_answered: called when a pending request was answered or cancelled.
         """
         self.control = control
@@ -208,7 +209,11 @@ class Connection:
     @property
     def congested(self) -> bool:
         """Whether the peer does not read: then what may be lost is not sent."""
-        return self._congested()
+        return self._congested(b"")
+
+    def is_behind(self, raw_id: bytes) -> bool:
+        """Likewise what belongs to one request."""
+        return self._congested(raw_id)
 
     @property
     def pending(self) -> int:

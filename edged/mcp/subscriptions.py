@@ -48,12 +48,14 @@ def _listen(connection: Connection, request: Request) -> None:
     }
 
     def changed(kind: str) -> None:
-        if kinds[kind] and not connection.congested:
+        if kinds[kind] and not connection.is_behind(request.id):
             say(f"notifications/{kind}/list_changed", {})
 
     honoured: dict[str, Any] = {f"{kind}ListChanged": True for kind in kinds if kinds[kind]}
     if wanted.resource_subscriptions:
-        honoured["resourceSubscriptions"] = _watch_resources(connection, wanted, say, stops)
+        honoured["resourceSubscriptions"] = _watch_resources(
+            connection, request.id, wanted, say, stops
+        )
     if wanted.task_ids:
         honoured["taskIds"] = _watch_tasks(connection, wanted, say, stops)
     connection.listen(request.id, changed, lambda: [stop() for stop in stops])
@@ -74,7 +76,11 @@ Say = Callable[[str, dict[str, Any]], None]
 
 
 def _watch_resources(
-    connection: Connection, wanted: _Filter, say: Say, stops: list[Callable[[], None]]
+    connection: Connection,
+    raw_id: bytes,
+    wanted: _Filter,
+    say: Say,
+    stops: list[Callable[[], None]],
 ) -> list[str]:
     from edged.mcp.resources import watch  # noqa: PLC0415  only for who watches one
 
@@ -82,7 +88,7 @@ def _watch_resources(
     for uri in dict.fromkeys(wanted.resource_subscriptions):
 
         def tell(uri: str = uri) -> None:
-            if not connection.congested:
+            if not connection.is_behind(raw_id):
                 say("notifications/resources/updated", {"uri": uri})
 
         stop = watch(connection, uri, tell)

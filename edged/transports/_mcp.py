@@ -58,6 +58,9 @@ SESSIONS = 64
 QUEUED = 256
 """Messages that wait for one stream; beyond half of them what may be lost is lost."""
 
+QUEUED_BYTES = 1 << 20
+"""Likewise bytes, beyond which what may be lost is lost."""
+
 KEPT = 256
 """Events of a session that can be asked for again."""
 
@@ -126,15 +129,17 @@ class _Flow:
     Attributes:
         code: how it ended: 0 with a result, else an error's code; None while it goes on.
         waiting: events that were not written yet, with their numbers.
+        size: bytes of them.
         is_lost: nobody can ask for it any more.
     """
 
-    __slots__ = ("_wake", "code", "is_lost", "number", "reader", "waiting")
+    __slots__ = ("_wake", "code", "is_lost", "number", "reader", "size", "waiting")
 
     def __init__(self, number: int = 0) -> None:
         self.number = number
         self.code: int | None = None
-        self.waiting: deque[tuple[int, bytes]] = deque(maxlen=QUEUED)
+        self.waiting: deque[tuple[int, bytes]] = deque()
+        self.size = 0
         self.is_lost = False
         self.reader: Stream | None = None
         self._wake: asyncio.Event | None = None
@@ -143,7 +148,10 @@ class _Flow:
         """One message more; the last one where `ends` says how."""
         if self.is_lost:
             return
+        if len(self.waiting) >= QUEUED:
+            self.take()
         self.waiting.append((event, line))
+        self.size += len(line)
         if ends is not None:
             self.code = ends
         if self._wake is not None:
@@ -151,10 +159,16 @@ class _Flow:
         if self.reader is not None:
             self.reader.poke()
 
+    def take(self) -> tuple[int, bytes]:
+        """The event that waits longest."""
+        event, line = self.waiting.popleft()
+        self.size -= len(line)
+        return event, line
+
     @property
     def congested(self) -> bool:
         """Whether its reader is far behind."""
-        return len(self.waiting) > QUEUED // 2
+        return len(self.waiting) > QUEUED // 2 or self.size > QUEUED_BYTES
 
     async def first(self, patience_s: float) -> bool:
         """Wait until something is there; whether it is the one answer."""
@@ -223,7 +237,7 @@ class _Events:
         waiting = self._flow.waiting
         # Who takes the flow over has what was kept by then.
         while waiting and self._flow.reader is self.stream:
-            event, line = waiting.popleft()
+            event, line = self._flow.take()
             if self._session is not None:
                 self._session.keep(self._flow, event, line)
             await self._write(event, line)
@@ -266,7 +280,10 @@ class _Session:
         """By number; those whose stream was cut are in `_cut_off` too."""
         self._cut_off: dict[int, _Flow] = {}
         self.connection = Connection(
-            sessions.control, caller, self._send, congested=lambda: self.general.congested
+            sessions.control,
+            caller,
+            self._send,
+            congested=lambda about: self.flows.get(about, self.general).congested,
         )
 
     @property
@@ -473,7 +490,7 @@ async def _stateless(
         request.api.control,
         caller,
         lambda line, _about=b"", ends=None: flow.put(line, ends),
-        congested=lambda: flow.congested,
+        congested=lambda _about: flow.congested,
     )
     notices = _sessions(request).notices if message.method == LISTEN else None
     if notices is not None:
@@ -497,14 +514,14 @@ async def _respond(request: Request, connection: Connection, flow: _Flow) -> Str
             return await _Events(request, flow, connection).run({})
         # Who takes no events gets the answer alone.
         while flow.waiting and (flow.code is None or len(flow.waiting) > 1):
-            flow.waiting.popleft()
+            flow.take()
     return _answered(request, flow, _STATUS.get(flow.code or 0, 200))
 
 
 def _answered(
     request: Request, flow: _Flow, status: int, headers: Mapping[str, str] | None = None
 ) -> StreamResponse:
-    return request.reply(flow.waiting.popleft()[1], status, headers)
+    return request.reply(flow.take()[1], status, headers)
 
 
 def _check_head(request: Request, message: jsonrpc.Message, head: _Head, version: str) -> None:
@@ -632,7 +649,7 @@ async def _in_session(request: Request, message: jsonrpc.Message, data: bytes) -
             if _takes_events(request):
                 return await _Events(request, flow, connection, session).run(headers)
             while flow.waiting and (flow.code is None or len(flow.waiting) > 1):
-                flow.waiting.popleft()
+                flow.take()
         return _answered(request, flow, 200, headers)
     finally:
         session.posts -= 1

@@ -263,6 +263,29 @@ async def test_a_subscription_ends_with_an_answer_when_the_daemon_stops(tmp_path
         response.close()
 
 
+@pytest.mark.parametrize("stateless", [True, False])
+async def test_what_may_be_lost_of_a_call_is_lost_beyond_a_mebibyte_that_waits(door, stateless):
+    """Fault 12: messages of a call wait for the reader of its own response."""
+    if stateless:
+        body = modern(1, "tools/call", {"name": "gate"}, **{PREFIX + "logLevel": "debug"})
+        named = headers_of(body)
+    else:
+        body = request(1, "tools/call", {"name": "gate"})
+        named = {"Mcp_Session_Id": await door.initialize()}
+    sent = asyncio.ensure_future(door.post(body, **named).__aenter__())
+    async with asyncio.timeout(BOUND_S):
+        await door.gate.started.wait()
+    for _ in range(64):
+        door.gate.contexts[0].client.log("info", "x" * (64 << 10))
+    response, lengths = await sent, []
+    while "result" not in (message := (await event(response))[1] or {}):
+        if message:
+            lengths.append(len(message["params"]["data"]))
+            door.gate.go.set()
+    assert lengths == [64 << 10] * 16
+    response.close()
+
+
 # Sessions ---------------------------------------------------------------------------------
 
 
