@@ -269,7 +269,10 @@ class Connection:
         return plain
 
     def close(self) -> None:
-        """The connection is gone: cancel its calls."""
+        """The connection is gone: cancel its calls, and let go of who made it."""
+        self.send = _unheard
+        self._congested = lambda _about: False
+        self._on_answered = lambda: None
         if self._session is not None:
             self._session.changed = None
             self.control.session_ended(self.caller)
@@ -692,6 +695,10 @@ class Connection:
             self.send(jsonrpc.notification("edged/gap", {"lost": self._lost_events}))
             self._lost_events = 0
         self.send(jsonrpc.notification(method, item))
+
+
+def _unheard(line: bytes, about: bytes = b"", ends: int | None = None, /) -> None:
+    """What a closed connection still says goes nowhere."""
 
 
 def error_of(error: Exception) -> tuple[int, str, Any]:

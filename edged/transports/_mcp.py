@@ -12,8 +12,8 @@ from __future__ import annotations
 import asyncio
 import binascii
 import secrets
-from collections import deque
-from collections.abc import Mapping
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 import msgspec
@@ -68,6 +68,9 @@ KEPT_BYTES = 1 << 20
 
 CUT_OFF = 16
 """Requests of a session whose stream was cut and whose answers wait to be asked for."""
+
+CUT_BYTES = 1 << 20
+"""Bytes that wait so in all sessions; beyond, who has most loses their largest."""
 
 RETRY_MS = 1_000
 """When a client comes back to a stream that ended."""
@@ -154,6 +157,16 @@ class _Flow:
         self.size += len(line)
         if ends is not None:
             self.code = ends
+        self._tell()
+
+    def lose(self) -> None:
+        """Nobody can ask for it any more: forget what it has, and take no more."""
+        self.is_lost = True
+        self.waiting.clear()
+        self.size = 0
+        self._tell()
+
+    def _tell(self) -> None:
         if self._wake is not None:
             self._wake.set()
         if self.reader is not None:
@@ -172,7 +185,7 @@ class _Flow:
 
     async def first(self, patience_s: float) -> bool:
         """Wait until something is there; whether it is the one answer."""
-        if not self.waiting:
+        if not (self.waiting or self.is_lost):
             wake = self._wake = asyncio.Event()
             try:
                 async with asyncio.timeout(patience_s):
@@ -218,7 +231,7 @@ class _Events:
                 await self._write(event, line)
             while flow.reader is stream:
                 await self._write_waiting()
-                if flow.code is not None:
+                if flow.code is not None or flow.is_lost:
                     break
                 if stream.ending:
                     # What listens is answered in the end; whatever else goes on is cut.
@@ -265,6 +278,7 @@ class _Session:
     """One session of the revisions with `initialize`. Loop thread only."""
 
     def __init__(self, sessions: Sessions, caller: Caller) -> None:
+        self._sessions = sessions
         self.id = secrets.token_hex(16)
         self.caller = caller
         self.events = 0
@@ -308,6 +322,8 @@ class _Session:
         flow.put(line, ends if flow is not self.general else None, self.events)
         if ends is not None:
             self.flows.pop(about, None)
+        if flow.number in self._cut_off:
+            self._sessions.bound()
 
     def keep(self, flow: _Flow, event: int, line: bytes) -> None:
         """It goes out now, and may have to go out again."""
@@ -322,12 +338,23 @@ class _Session:
             return
         if flow.code is not None and not flow.waiting:
             self._undelivered.pop(flow.number, None)
-            return
-        self._cut_off[flow.number] = flow
-        while len(self._cut_off) > CUT_OFF:
-            lost = self._cut_off.pop(next(iter(self._cut_off)))
-            lost.is_lost = True
-            self._undelivered.pop(lost.number, None)
+            self._cut_off.pop(flow.number, None)
+        elif not flow.is_lost:
+            self._cut_off[flow.number] = flow
+            while len(self._cut_off) > CUT_OFF:
+                self.lose(next(iter(self._cut_off.values())))
+            self._sessions.bound()
+
+    @property
+    def cut_off(self) -> Iterable[_Flow]:
+        """What waits to be asked for."""
+        return self._cut_off.values()
+
+    def lose(self, flow: _Flow) -> None:
+        """It cannot be asked for any more."""
+        self._cut_off.pop(flow.number, None)
+        self._undelivered.pop(flow.number, None)
+        flow.lose()
 
     def resume(self, mark: str) -> tuple[_Flow, list[tuple[int, bytes]]] | None:
         """The flow of an event, and what of it came after that event."""
@@ -350,12 +377,15 @@ class _Session:
         return flow, missed
 
     def close(self) -> None:
-        """It is over: its calls are cancelled, its streams end."""
+        """It is over: its calls are cancelled, its streams end, it keeps nothing."""
         self.connection.close()
         for flow in (self.general, *self._undelivered.values()):
-            flow.is_lost = True
+            flow.lose()
             if flow.reader is not None:
                 flow.reader.end()
+        for kept in (self.flows, self._undelivered, self._cut_off, self._kept):
+            kept.clear()
+        self._kept_bytes = 0
 
 
 class Sessions:
@@ -400,6 +430,18 @@ class Sessions:
         del self._sessions[session.id]
         self.notices.leave(session.connection)
         session.close()
+
+    def bound(self) -> None:
+        """Lose answers of cut streams until all together are few enough bytes."""
+        cut = [
+            (one.caller.who, one, flow) for one in self._sessions.values() for flow in one.cut_off
+        ]
+        while sum(flow.size for _, _, flow in cut) > CUT_BYTES:
+            held: Counter[str] = Counter()
+            for who, _, flow in cut:
+                held[who] += flow.size
+            _, session, flow = max(cut, key=lambda one: (held[one[0]], one[2].size))
+            session.lose(flow)
 
     def close(self) -> None:
         """The door closes."""
@@ -646,6 +688,8 @@ async def _in_session(request: Request, message: jsonrpc.Message, data: bytes) -
         connection.handle(message)
         patience = PATIENCE_S if connection.version == LEGACY[0] else request.api.timing.comment_s
         while not await flow.first(patience):
+            if flow.is_lost:
+                raise _no_session()
             if _takes_events(request):
                 return await _Events(request, flow, connection, session).run(headers)
             while flow.waiting and (flow.code is None or len(flow.waiting) > 1):
@@ -663,9 +707,13 @@ def _session(request: Request) -> _Session:
         raise Refusal(400, "protocol_remote", WIRE["protocol_remote"].title, detail)
     session = _sessions(request).find(request.header(SESSION), request.caller)
     if session is None:
-        detail = "there is no such session (any more): begin one with initialize"
-        raise Refusal(404, "not_found", WIRE["not_found"].title, detail)
+        raise _no_session()
     return session
+
+
+def _no_session() -> Refusal:
+    detail = "there is no such session (any more): begin one with initialize"
+    return Refusal(404, "not_found", WIRE["not_found"].title, detail)
 
 
 async def get_messages(request: Request) -> StreamResponse:
@@ -683,9 +731,9 @@ async def get_messages(request: Request) -> StreamResponse:
             detail = f"{LAST_EVENT} {mark[:40]!r} is none of this session's"
             raise Refusal(400, "protocol_remote", WIRE["protocol_remote"].title, detail)
         flow, missed = found
-    if request.is_head:
-        return request.stream().response
     try:
+        if request.is_head:
+            return request.stream().response
         return await _Events(request, flow, session.connection, session).run({}, missed)
     finally:
         session.left(flow)

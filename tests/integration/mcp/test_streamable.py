@@ -318,6 +318,53 @@ async def test_a_cut_response_cancels_nothing_in_a_session_and_is_resumed(door):
     assert not door.gate.cancelled.is_set()
 
 
+async def test_answers_that_wait_to_be_asked_for_are_bounded_over_all_sessions(door):
+    """A mebibyte of the board's memory; who has most loses their largest."""
+    sessions = [(await door.initialize(who), who) for who in ("ada", "ada", "eve")]
+    named = [{"Mcp-Session-Id": name, "X-Who": who, **ACCEPT} for name, who in sessions]
+    marks = []
+    for number, (name, who) in enumerate(sessions):
+        body = request(1, "tools/call", {"name": "gate", "_meta": {"progressToken": 1}})
+        sent = door.post(body, Mcp_Session_Id=name, X_Who=who).__aenter__()
+        response = asyncio.ensure_future(sent)
+        async with asyncio.timeout(BOUND_S):
+            while len(door.gate.contexts) == number:
+                await asyncio.sleep(0)
+        door.gate.contexts[number].client.progress(1)
+        marks.append((await event(await response))[0])
+        (await response).close()
+    for ctx, size in zip(door.gate.contexts, (700, 600, 300), strict=True):
+        ctx.client.log("info", "x" * (size << 10))
+    # A whole exchange of each: the door has seen by then that the streams were cut.
+    for headers in named:
+        async with door.http.post(door.url, json=request(2, "ping"), headers=headers) as pong:
+            assert await pong.json()
+    door.gate.go.set()
+    got = []
+    for headers, mark in zip(named, marks, strict=True):
+        headers["Last-Event-ID"] = mark
+        async with door.http.head(door.url, headers=headers) as head:
+            assert head.status == 200
+        async with door.http.get(door.url, headers=headers) as again:
+            async with asyncio.timeout(BOUND_S):
+                got.append(len(await again.read()) >> 10)
+    assert got == [0, 600, 300]
+
+
+async def test_a_request_of_a_session_that_ends_is_told(door):
+    """MCP 2025-11-25: 404 is how a client learns that its session is over."""
+    session = await door.initialize()
+    body = request(1, "tools/call", {"name": "gate"})
+    sent = asyncio.ensure_future(door.post(body, Mcp_Session_Id=session).__aenter__())
+    async with asyncio.timeout(BOUND_S):
+        await door.gate.started.wait()
+        async with door.http.delete(door.url, headers={"Mcp-Session-Id": session}) as ended:
+            assert ended.status == 204
+        response = await sent
+    assert response.status == 404
+    response.close()
+
+
 async def test_a_session_is_its_tokens_and_over_when_it_is_ended(door):
     """MCP 2025-11-25, session management; fault 14: DELETE frees."""
     session = await door.initialize()

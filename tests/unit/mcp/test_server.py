@@ -1,6 +1,8 @@
 """One MCP connection, sans I/O (contract, section 5; MCP 2024-11-05 to 2026-07-28)."""
 
 import asyncio
+import gc
+import weakref
 
 import msgspec
 import pytest
@@ -639,6 +641,35 @@ async def test_a_connection_that_is_gone_takes_its_calls_along(core, peer, gate)
     await settle()
     assert len(peer.sent) == sent
     assert peer.connection.pending == 0
+
+
+async def test_a_closed_connection_holds_nothing_of_its_door(core, gate):
+    """Answers of megabytes may hang on it: nothing is left for the collector to find."""
+
+    class Door:
+        def __init__(self):
+            self.connection = Connection(
+                core.control,
+                core.owner,
+                self.take,
+                congested=lambda _: self.behind,
+                on_answered=self.take,
+            )
+
+        behind = False
+
+        def take(self, *_):
+            pass
+
+    gc.disable()
+    try:
+        door = Door()
+        door.connection.receive(msgspec.json.encode({"jsonrpc": "2.0", "id": 1, "method": "ping"}))
+        door.connection.close()
+        kept, door = weakref.ref(door), None
+        assert kept() is None
+    finally:
+        gc.enable()
 
 
 async def test_a_connection_that_did_nothing_can_be_closed(peer):
