@@ -11,9 +11,12 @@ from typing import Any
 import msgspec
 
 from edged import jsonrpc
-from edged.errors import Fault, InvalidArgumentsError
+from edged.errors import BusyError, Fault, InvalidArgumentsError
 from edged.mcp.server import Connection
 from edged.mcp.types import META, TASKS, MissingCapabilityError, Request
+
+LISTENS_MAX = 16
+"""Open ones of one connection."""
 
 RESOURCES_MAX = 256
 """Resources, and tasks, that one of them may name."""
@@ -33,6 +36,8 @@ class _Params(msgspec.Struct, gc=False):
 
 def _listen(connection: Connection, request: Request) -> None:
     wanted = msgspec.json.decode(request.params or b"{}", type=_Params).notifications
+    if len(connection.listens) >= LISTENS_MAX:
+        raise BusyError(f"{LISTENS_MAX} subscriptions are open: cancel one")
     _check(wanted, request)
     meta = {META + "subscriptionId": msgspec.Raw(request.id)}
     stops: list[Callable[[], None]] = []

@@ -756,6 +756,21 @@ async def test_notifications_and_answers_are_never_answered(core, peer, gate, li
     assert not core.audited()
 
 
+async def test_a_connection_has_sixteen_open_subscriptions(peer):
+    """Each is kept until it is cancelled, and hears of every change."""
+    params = {"notifications": {"toolsListChanged": True}, "_meta": STATELESS}
+    for number in range(17):
+        peer.say("subscriptions/listen", params, id=number)
+    assert len(peer.notes("notifications/subscriptions/acknowledged")) == 16
+    refused = peer.sent[-1]
+    assert (refused["id"], refused["error"]["data"]["code"]) == (16, "busy")
+    assert refused["error"]["message"] == "16 subscriptions are open: cancel one"
+    peer.say("notifications/cancelled", {"requestId": 3})
+    peer.say("subscriptions/listen", params, id=17)
+    assert peer.sent[-1]["method"] == "notifications/subscriptions/acknowledged"
+    peer.connection.close()
+
+
 async def test_an_id_in_use_is_refused_and_the_first_goes_on(peer, gate):
     """MCP: unique among the sender's open ones."""
     peer.say("tools/call", call("gate", text="first"), id=1)
