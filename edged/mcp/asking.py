@@ -198,9 +198,7 @@ class Asker:
     @property
     def takes_tasks(self) -> bool:
         """Whether the client goes on with a task in place of a result."""
-        if not self._modern or self._meta.capabilities is None:
-            return False
-        return TASKS in self._meta.capabilities.get("extensions", {})
+        return self._modern and self._meta.takes_tasks
 
     def defer_after(self, delay_s: float) -> None:
         """Have it become a task when it takes so long."""

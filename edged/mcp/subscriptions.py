@@ -73,7 +73,7 @@ def _check(wanted: _Filter, request: Request) -> None:
         if len(getattr(wanted, name)) > RESOURCES_MAX:
             reason = f"names more than {RESOURCES_MAX}"
             raise InvalidArgumentsError([Fault(f"notifications.{name}", reason)])
-    if wanted.task_ids and TASKS not in (request.meta.capabilities or {}).get("extensions", {}):
+    if wanted.task_ids and not request.meta.takes_tasks:
         raise MissingCapabilityError({"extensions": {TASKS: {}}})
 
 

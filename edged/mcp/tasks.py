@@ -228,7 +228,7 @@ class _Params(msgspec.Struct, gc=False):
 
 
 def _asked(connection: Connection, request: Request) -> tuple[Task, _Params]:
-    if TASKS not in (request.meta.capabilities or {}).get("extensions", {}):
+    if not request.meta.takes_tasks:
         raise MissingCapabilityError({"extensions": {TASKS: {}}})
     params = msgspec.json.decode(request.params or b"{}", type=_Params)
     task = tasks_of(connection.control).find(connection.identity, params.task_id)

@@ -235,6 +235,19 @@ async def test_a_task_outlives_its_connection_and_is_its_callers(daemon, client,
         one.connection.close()
 
 
+@pytest.mark.parametrize("extensions", [5, None, [PREFIX + "tasks"], PREFIX + "tasks"])
+async def test_extensions_of_another_shape_are_none(client, gate, capsys, extensions):
+    """SEP-2663: an object declares them; what is none is the client's fault, not edged's."""
+    gate.go.set()
+    called = await client.modern("tools/call", {"name": "gate"}, extensions=extensions)
+    assert called["result"]["resultType"] == "complete"
+    wanted = {"notifications": {"taskIds": ["t"]}}
+    for method, params in (("tasks/get", {"taskId": "t"}), ("subscriptions/listen", wanted)):
+        error = (await client.modern(method, params, extensions=extensions))["error"]
+        assert error["code"] == -32021  # MCP 2026-07-28: missing required client capability
+    assert "Error" not in capsys.readouterr().err
+
+
 async def test_a_cancelled_task_ends_its_call_and_its_watchers_hear(client, gate):
     """SEP-2663: cancellation, status notifications."""
     task = (await client.modern("tools/call", {"name": "gate"}))["result"]
