@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from edged import jsonrpc
-from edged.errors import DeniedError, Fault, InvalidArgumentsError
+from edged.errors import BusyError, DeniedError, Fault, InvalidArgumentsError
 from edged.mcp.seal import STATE_S, State, digest, seal, unseal
 from edged.mcp.types import LEVELS, NO_META, TASKS, InputRequired, Meta, MissingCapabilityError
 from edged.results import Block, joined
@@ -191,7 +191,7 @@ class Asker:
     def defer(self, *, required: bool = False) -> None:
         """See `edged.tool.Client`."""
         if self.task is None and self.takes_tasks:
-            self._connection.defer(self._about, self)
+            self._defer(required=required)
         elif self.task is None and required and self._modern:
             raise MissingCapabilityError({"extensions": {TASKS: {}}})
 
@@ -203,7 +203,15 @@ class Asker:
     def defer_after(self, delay_s: float) -> None:
         """Have it become a task when it takes so long."""
         loop = asyncio.get_running_loop()
-        self._later = loop.call_later(delay_s, lambda: self._connection.defer(self._about, self))
+        self._later = loop.call_later(delay_s, self._defer)
+
+    def _defer(self, *, required: bool = False) -> None:
+        try:
+            self._connection.defer(self._about, self)
+        except BusyError:
+            # There are too many tasks: where it may, it stays a call, answered by its result.
+            if required:
+                raise
 
     # Asking -------------------------------------------------------------------------------
 
