@@ -36,6 +36,7 @@ from edged.mcp.types import (
     UnsupportedVersionError,
 )
 from edged.transports._api import Api, Refusal, Request
+from edged.transports._limits import OWNERS_PLACES, Places
 from edged.transports._openapi import (
     EVENTS,
     PROBLEM,
@@ -53,7 +54,7 @@ METHOD, NAME, PARAM = "Mcp-Method", "Mcp-Name", "Mcp-Param-"
 LISTEN = "subscriptions/listen"
 
 SESSIONS = 64
-"""Sessions of all callers; the one longest idle of who has most makes room."""
+"""Sessions of all callers; who is no owner has a quarter of them at most."""
 
 QUEUED = 256
 """Messages that wait for one stream; beyond half of them what may be lost is lost."""
@@ -397,6 +398,7 @@ class Sessions:
         self._idle_s = api.timing.session_s
         self._monotonic = api.control.services.clock.monotonic
         self._sessions: dict[str, _Session] = {}
+        self._places = Places(SESSIONS, SESSIONS // 4)
         self._sweep: asyncio.TimerHandle | None = None
 
     def begin(self, caller: Caller) -> _Session:
@@ -406,8 +408,8 @@ class Sessions:
             BusyError: there are too many, and something goes on in each.
         """
         self.drop_idle()
-        if len(self._sessions) >= SESSIONS:
-            self._make_room()
+        while not self._places.take(caller.who, owner=caller.is_owner):
+            self._make_room(caller)
         session = _Session(self, caller)
         session.used = self._monotonic()
         self._sessions[session.id] = session
@@ -428,6 +430,7 @@ class Sessions:
     def end(self, session: _Session) -> None:
         """A session is over."""
         del self._sessions[session.id]
+        self._places.leave(session.caller.who, owner=session.caller.is_owner)
         self.notices.leave(session.connection)
         session.close()
 
@@ -461,12 +464,33 @@ class Sessions:
             elif now - session.used >= self._idle_s:
                 self.end(session)
 
-    def _make_room(self) -> None:
-        idle = [session for session in self._sessions.values() if not session.is_busy]
-        if not idle:
-            raise BusyError(f"{SESSIONS} MCP sessions are open: end one (DELETE /mcp)")
-        owners = [session.caller.who for session in self._sessions.values()]
-        self.end(max(idle, key=lambda one: (owners.count(one.caller.who), -one.used)))
+    def _make_room(self, caller: Caller) -> None:
+        """End the session longest idle of who has most, for an owner a busy one of an agent's.
+
+        Raises:
+            BusyError: something goes on in each that may be ended for this caller.
+        """
+        sessions = self._sessions.values()
+        held = Counter(one.caller.who for one in sessions)
+        owners = sum(one.caller.is_owner for one in sessions)
+
+        def may_end(one: _Session) -> bool:
+            if caller.is_owner:
+                return not (one.is_busy and one.caller.is_owner)
+            if one.is_busy:
+                return False
+            if held[caller.who] >= SESSIONS // 4:
+                return one.caller.who == caller.who
+            return not one.caller.is_owner or owners > OWNERS_PLACES
+
+        found = [one for one in sessions if may_end(one)]
+        if not found:
+            text = (
+                f"{SESSIONS} MCP sessions are the limit, and who is no owner gets a quarter of "
+                "them: end one (DELETE /mcp)"
+            )
+            raise BusyError(text)
+        self.end(max(found, key=lambda one: (not one.is_busy, held[one.caller.who], -one.used)))
 
     def _sweep_later(self) -> None:
         loop = asyncio.get_running_loop()
@@ -682,6 +706,10 @@ async def _in_session(request: Request, message: jsonrpc.Message, data: bytes) -
         return request.empty(202)
     if connection.is_open(message.id):
         return _fault(request, message.id, jsonrpc.INVALID_REQUEST, "this id is in use")
+    most = request.api.max_calls
+    if connection.pending >= most:
+        text = f"{most} requests of this session are open (socket.max_calls): wait for one to end"
+        raise BusyError(text)
     flow = session.flow(message.id)
     session.posts += 1
     try:
