@@ -38,7 +38,7 @@ from edged.registry import Registry
 from edged.results import Result, mask, mask_result
 from edged.sections import Mcp, McpServer, check_server_name
 from edged.store import Store, make_directory, unlink, write_atomic
-from edged.tool import Context, Permissions, Status, Tool
+from edged.tool import Context, Permissions, Status
 
 ADDED = McpServers.FILE
 """Of the store: servers that owners added, secrets and all (mode 0600)."""
@@ -166,22 +166,27 @@ class Servers:
         return refused
 
     def _publish(self, server: Server, tools: list[RemoteTool]) -> tuple[str, ...]:
-        settings, found, refused = server.settings, [], []
+        settings, refused = server.settings, []
+        found: dict[str, UpstreamTool] = {}
         everyone = self._settings()
         for remote in tools:
             if not _is_wanted(remote.name, settings):
                 continue
             name = names.published(server.name, remote.name, everyone)
+            if name in found:
+                other = found[name].remote[:60]
+                refused.append(f"tool {remote.name[:60]!r}: it would have the name of {other!r}")
+                continue
             try:
-                found.append(self._tool(server, name, remote))
+                found[name] = self._tool(server, name, remote)
             except (ValueError, RecursionError) as error:
                 refused.append(f"tool {remote.name[:60]!r}: {error}")
         server.count = len(found)
-        self._around.registry.replace_group(f"mcp {server.name}", found)
+        self._around.registry.replace_group(f"mcp {server.name}", [*found.values()])
         self._published[server.name] = (tools, tuple(refused))
         return tuple(refused)
 
-    def _tool(self, server: Server, name: str, remote: RemoteTool) -> Tool:
+    def _tool(self, server: Server, name: str, remote: RemoteTool) -> UpstreamTool:
         settings = server.settings
         one = self._around.tools.get(name)
         status: Status = "disabled" if one is not None and one.enabled is False else "enabled"

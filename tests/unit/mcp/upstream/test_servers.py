@@ -1,0 +1,79 @@
+"""All other servers together: what of their lists is published, kept and shown."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from edged.clock import SystemClock
+from edged.mcp.upstream import names
+from edged.mcp.upstream.server import Timing
+from edged.mcp.upstream.servers import Servers, Surroundings
+from edged.registry import Registry
+from edged.sections import Mcp, McpServer
+from edged.store import Store
+
+BOUND_S = 10.0
+DISCOVERED = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
+
+
+class World:
+    """Servers of one configuration; `registry` has what they publish."""
+
+    def __init__(self, folder, url, **settings):
+        self.registry, self.data = Registry(), folder
+        self.moved, self.tasks = asyncio.Event(), set()
+        section = Mcp(servers={"s": McpServer(url=url, lazy=False, **settings)})
+        around = Surroundings(
+            str(folder), str(folder), Store(str(folder)), self.registry, SystemClock(),
+            lambda: None, self.spawn, lambda *_: self.moved.set(),
+        )  # fmt: skip
+        self.servers = Servers(section, around, Timing(retry_first=3_600.0))
+
+    def spawn(self, work):
+        task = asyncio.get_running_loop().create_task(work)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+        return task
+
+    async def ready(self):
+        """The server, with its list published and kept."""
+        await self.servers.begin()
+        async with asyncio.timeout(BOUND_S):
+            while self.servers.row("s").health.state != "ready":
+                self.moved.clear()
+                await self.moved.wait()
+        async with asyncio.timeout(BOUND_S):
+            while not self.cache.exists():
+                await asyncio.sleep(0)
+        return self.servers.row("s").health
+
+    @property
+    def cache(self):
+        return Path(self.data, "cache", "mcp", "s.json")
+
+    def tools(self):
+        view = self.registry.view("u")
+        return view.tools | view.hidden
+
+
+@pytest.fixture
+async def world(site, tmp_path):
+    site.answers["server/discover"] = DISCOVERED
+    made = World(tmp_path, site.url)
+    yield made
+    await made.servers.close()
+    await asyncio.gather(*made.tasks, return_exceptions=True)
+
+
+async def test_of_two_tools_that_would_have_one_name_the_first_is_taken(site, world):
+    """The second is told, and a changed list still replaces the whole."""
+    double = names.published("s", "b c", ("s",)).removeprefix("mcp_s_")
+    site.answers["tools/list"] = {"tools": [{"name": "b c"}, {"name": double}, {"name": "d"}]}
+    health = await world.ready()
+    assert set(world.tools()) == {f"mcp_s_{double}", "mcp_s_d"}
+    assert world.tools()[f"mcp_s_{double}"].remote == "b c"
+    assert health.left_out == (f"tool {double!r}: it would have the name of 'b c'",)
+    await world.servers.close()
+    world.registry.replace_group("mcp s", [])
+    assert world.tools() == {}
