@@ -265,3 +265,33 @@ async def test_nobody_at_the_address_is_told_in_words(site):
     with pytest.raises(UpstreamError, match="no connection: Connection refused"):
         await ask(client)
     await client.link.close()
+
+
+async def test_answers_that_a_server_does_not_take_are_few_and_end(site, monkeypatch):
+    """Thousands of pings must not use up the descriptors of the daemon."""
+    monkeypatch.setattr(links, "REPLY_S", 0.2)
+    taken, held = asyncio.Event(), asyncio.Event()
+    replies = []
+
+    async def keep(_request, body):
+        replies.append(body["id"])
+        if body["id"] == "last":
+            taken.set()
+        await held.wait()
+        return web.Response(status=202)
+
+    def pinged(*ids):
+        pings = [{"jsonrpc": "2.0", "id": one, "method": "ping"} for one in ids]
+        done = 'data: {"jsonrpc":"2.0","id":$ID,"result":{"content":[]}}\n\n'
+        return stream(*pings, done)
+
+    site.answers["POST"] = keep
+    client = await opened(site, tools__call=pinged(*range(200)))
+    await ask(client)
+    site.answers["tools/call"] = pinged("last")
+    async with asyncio.timeout(BOUND_S):
+        while not taken.is_set():
+            await ask(client)
+    assert [one for one in replies if one != "last"] == [0, 1, 2, 3]
+    held.set()
+    await client.link.close()
