@@ -29,6 +29,18 @@ PAGES_MAX = 200
 TOOLS_MAX = 2_000
 """Tools of one server."""
 
+TOOL_MAX = 256 << 10
+"""Bytes of one tool as its server lists it."""
+
+LIST_MAX = 8 << 20
+"""Bytes of all of them."""
+
+DESCRIPTION_MAX = 8_000
+"""Characters of a description: strangers write them, and models read them."""
+
+PROBLEMS_MAX = 200
+"""Tools left out of one list that are told."""
+
 ROUNDS_MAX = 8
 """How often one call may be answered with a request for more."""
 
@@ -556,6 +568,7 @@ class Client:
         marks: dict[str, Mirrored] = {}
         cursor: str | None = None
         seen: set[str] = set()
+        size = 0
         for _ in range(PAGES_MAX):
             params = {} if cursor is None else {"cursor": cursor}
             raw = await self.request("tools/list", params)
@@ -563,8 +576,14 @@ class Client:
                 page = msgspec.json.decode(raw, type=_Page)
             except (msgspec.DecodeError, RecursionError) as error:
                 raise UpstreamError(f"its list of tools is none: {error}") from None
-            for one in page.tools:
-                self._take(bytes(one), found, problems, marks)
+            for one in map(bytes, page.tools):
+                size += len(one)
+                if size > LIST_MAX:
+                    break
+                self._take(one, found, problems, marks)
+            if size > LIST_MAX:
+                problems.append(f"only the first {LIST_MAX >> 20} MiB of its list are taken")
+                break
             cursor = page.cursor
             if cursor is None:
                 break
@@ -587,16 +606,19 @@ class Client:
         marks: dict[str, Mirrored],
     ) -> None:
         try:
+            if len(raw) > TOOL_MAX:
+                raise ValueError(f"it has {len(raw) >> 10} KiB, more than {TOOL_MAX >> 10}")
             tool = msgspec.json.decode(raw, type=RemoteTool)
             fields = mirrored(tool.input_schema) if not self.link.is_stream else {}
+            if tool.name in found:
+                raise ValueError("it is listed twice")
         except (msgspec.DecodeError, RecursionError, ValueError) as error:
-            if len(problems) < PAGES_MAX:
+            if len(problems) < PROBLEMS_MAX:
                 problems.append(f"tool {_name_of(raw)}: {error}")
             return
-        if tool.name in found:
-            problems.append(f"tool {tool.name[:60]!r} is listed twice")
-        elif len(found) < TOOLS_MAX:
-            found[tool.name] = tool
+        if len(found) < TOOLS_MAX:
+            description = (tool.description or "").strip()[:DESCRIPTION_MAX]
+            found[tool.name] = msgspec.structs.replace(tool, description=description or None)
             if fields:
                 marks[tool.name] = fields
 

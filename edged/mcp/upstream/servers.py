@@ -28,7 +28,7 @@ from edged.errors import (
     NotFoundError,
     UpstreamError,
 )
-from edged.mcp.client import Client, Listing, RemoteTool
+from edged.mcp.client import LIST_MAX, Client, Listing, RemoteTool
 from edged.mcp.upstream import names
 from edged.mcp.upstream.programs import Program, Sandboxes
 from edged.mcp.upstream.server import Known, Open, Opened, Server, Timing
@@ -42,6 +42,9 @@ from edged.tool import Context, Permissions, Status
 
 ADDED = McpServers.FILE
 """Of the store: servers that owners added, secrets and all (mode 0600)."""
+
+KEPT_MAX = 2 * LIST_MAX
+"""Bytes of what is kept of one server's list; a larger file is not read."""
 
 SERVERS_MAX = 64
 _SECRET_WORDS = ("KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL", "AUTH")
@@ -221,6 +224,8 @@ class Servers:
         """What the server listed the last time; any thread."""
         try:
             with open(self._path(name), "rb") as file:
+                if os.fstat(file.fileno()).st_size > KEPT_MAX:
+                    return None
                 known = msgspec.json.decode(file.read(), type=Known)
         except (OSError, msgspec.DecodeError, RecursionError):
             return None

@@ -8,14 +8,11 @@ from typing import Any
 import msgspec
 
 from edged.errors import TooLargeError
-from edged.mcp.client import RemoteTool
+from edged.mcp.client import DESCRIPTION_MAX, RemoteTool
 from edged.mcp.upstream.inputs import Inputs
 from edged.mcp.upstream.schemas import adapted
 from edged.sandbox.frames import harmless
 from edged.tool import Hints, Run, Tool
-
-DESCRIPTION_MAX = 8_000
-"""Characters: strangers write them, and models read them."""
 
 LABEL_MAX = 100
 

@@ -77,3 +77,23 @@ async def test_of_two_tools_that_would_have_one_name_the_first_is_taken(site, wo
     await world.servers.close()
     world.registry.replace_group("mcp s", [])
     assert world.tools() == {}
+
+
+async def test_what_is_kept_of_a_list_is_read_where_it_is_not_too_large(site, tmp_path, world):
+    """At the next start its tools are there before it answers; a huge file is none."""
+    site.answers["tools/list"] = {"tools": [{"name": "t"}]}
+    await world.ready()
+    known = await again(site, tmp_path)
+    assert set(known.tools()) == {"mcp_s_t"}
+    with world.cache.open("a") as file:
+        file.write(" " * (16 << 20))
+    unknown = await again(site, tmp_path)
+    assert unknown.tools() == {}
+
+
+async def again(site, tmp_path):
+    """The servers of another life, as they are before one is asked."""
+    life = World(tmp_path, site.url)
+    await life.servers.begin()
+    await life.servers.close()
+    return life
