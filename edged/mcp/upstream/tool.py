@@ -49,10 +49,11 @@ class UpstreamTool(Tool):
         self._kind = _kind(sorted(self._inputs.sensitive))
         self.remote = remote.name
         description = harmless((remote.description or "").strip()[:DESCRIPTION_MAX])
+        note = harmless(found.note[:DESCRIPTION_MAX])
         super().__init__(
             name,
             run,
-            description=" ".join(filter(None, (description, found.note))),
+            description=" ".join(filter(None, (description, note))),
             make_type=lambda: self._kind,
             make_schema=lambda: found.schema,
             label=_label(remote),
