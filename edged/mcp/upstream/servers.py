@@ -11,7 +11,7 @@ import asyncio
 import fnmatch
 import hashlib
 import os
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from typing import Any
 
 import msgspec
@@ -38,7 +38,7 @@ from edged.registry import Registry
 from edged.results import Result, mask, mask_result
 from edged.sections import Mcp, McpServer, check_server_name
 from edged.store import Store, make_directory, unlink, write_atomic
-from edged.tool import Context, Permissions, Status
+from edged.tool import Context, Permissions, Status, Tool
 
 ADDED = McpServers.FILE
 """Of the store: servers that owners added, secrets and all (mode 0600)."""
@@ -116,8 +116,10 @@ class Servers:
         )
         self._servers[name] = server
         if known is not None:
-            server.left_out = self._publish(server, known.tools)
-        server.begin()
+            server.left_out = await self._publish(server, known.tools)
+        if self._servers.get(name) is server:
+            # Nobody removed it meanwhile.
+            server.begin()
 
     def _opener(self, name: str, settings: McpServer) -> Open:
         around = self._around
@@ -157,21 +159,32 @@ class Servers:
 
     # Tools ----------------------------------------------------------------------------------
 
-    def _learnt(self, server: Server, listing: Listing) -> tuple[str, ...]:
+    async def _learnt(self, server: Server, listing: Listing) -> tuple[str, ...]:
         """Publish a list, and keep it for the next start; what could not be published."""
         before = self._published.get(server.name)
         if before is not None and before[0] == listing.tools:
             # As it was: whoever has the list need not be told.
             return before[1]
-        refused = self._publish(server, listing.tools)
+        refused = await self._publish(server, listing.tools)
         known = Known(_mark(server.settings), server.era, listing.tools)
         _ = self._around.spawn(self._keep(server.name, known))
         return refused
 
-    def _publish(self, server: Server, tools: list[RemoteTool]) -> tuple[str, ...]:
+    async def _publish(self, server: Server, tools: list[RemoteTool]) -> tuple[str, ...]:
+        """Put a list into the registry; what of it could not be published."""
+        found, refused = await asyncio.to_thread(self._made, server, tools, self._settings())
+        if self._servers.get(server.name) is server:
+            server.count = len(found)
+            self._around.registry.replace_group(f"mcp {server.name}", found)
+            self._published[server.name] = (tools, refused)
+        return refused
+
+    def _made(
+        self, server: Server, tools: list[RemoteTool], everyone: Collection[str]
+    ) -> tuple[list[Tool], tuple[str, ...]]:
+        """Tools to publish, and why others are not; in a thread: schemas may be large."""
         settings, refused = server.settings, []
         found: dict[str, UpstreamTool] = {}
-        everyone = self._settings()
         for remote in tools:
             if not _is_wanted(remote.name, settings):
                 continue
@@ -184,10 +197,7 @@ class Servers:
                 found[name] = self._tool(server, name, remote)
             except (ValueError, RecursionError) as error:
                 refused.append(f"tool {remote.name[:60]!r}: {error}")
-        server.count = len(found)
-        self._around.registry.replace_group(f"mcp {server.name}", [*found.values()])
-        self._published[server.name] = (tools, tuple(refused))
-        return tuple(refused)
+        return [*found.values()], tuple(refused)
 
     def _tool(self, server: Server, name: str, remote: RemoteTool) -> UpstreamTool:
         settings = server.settings

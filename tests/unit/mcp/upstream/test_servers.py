@@ -1,6 +1,7 @@
 """All other servers together: what of their lists is published, kept and shown."""
 
 import asyncio
+import threading
 from pathlib import Path
 
 import pytest
@@ -17,16 +18,27 @@ BOUND_S = 10.0
 DISCOVERED = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
 
 
+class Asked(dict):
+    """Settings of tools; notes the threads that look for them."""
+
+    def __init__(self):
+        self.threads = set()
+
+    def get(self, name, default=None):
+        self.threads.add(threading.current_thread())
+        return super().get(name, default)
+
+
 class World:
     """Servers of one configuration; `registry` has what they publish."""
 
     def __init__(self, folder, url, **settings):
-        self.registry, self.data = Registry(), folder
+        self.registry, self.data, self.settings = Registry(), folder, Asked()
         self.moved, self.tasks = asyncio.Event(), set()
         section = Mcp(servers={"s": McpServer(url=url, lazy=False, **settings)})
         around = Surroundings(
             str(folder), str(folder), Store(str(folder)), self.registry, SystemClock(),
-            lambda: None, self.spawn, lambda *_: self.moved.set(),
+            lambda: None, self.spawn, lambda *_: self.moved.set(), self.settings,
         )  # fmt: skip
         self.servers = Servers(section, around, Timing(retry_first=3_600.0))
 
@@ -89,6 +101,14 @@ async def test_what_is_kept_of_a_list_is_read_where_it_is_not_too_large(site, tm
         file.write(" " * (16 << 20))
     unknown = await again(site, tmp_path)
     assert unknown.tools() == {}
+
+
+async def test_schemas_of_strangers_are_looked_at_off_the_loop(site, world):
+    """A list may hold eight megabytes of them."""
+    site.answers["tools/list"] = {"tools": [{"name": "t"}]}
+    await world.ready()
+    assert len(world.settings.threads) == 1
+    assert threading.main_thread() not in world.settings.threads
 
 
 async def again(site, tmp_path):
