@@ -291,14 +291,11 @@ class SocketClient:
 def raise_remote(message: str, data: Any) -> NoReturn:
     """Raise what the daemon refused with, as the class of its code.
 
-    Only the message came over the wire: the classes' own attributes are not set.
+    Only the message came over the wire: the classes' own attributes say nothing.
     """
     code = data.get("code") if isinstance(data, dict) else None
     kind = _by_code(EdgedError).get(str(code), EdgedError)
-    error = kind.__new__(kind, message)
-    # An OSError takes its words in `__init__`, where a class has one of its own.
-    error.args = (message,)
-    raise error
+    raise kind.told(message)
 
 
 def _by_code(kind: type[EdgedError]) -> dict[str, type[EdgedError]]:

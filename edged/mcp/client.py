@@ -16,7 +16,7 @@ import msgspec
 
 from edged import __version__, jsonrpc
 from edged.errors import RemoteProtocolError, TooLargeError, UpstreamError
-from edged.mcp.types import LEGACY, META, MODERN, UNSUPPORTED_VERSION
+from edged.mcp.types import INSTANCE, LEGACY, META, MODERN, UNSUPPORTED_VERSION, VIA
 from edged.mcp.upstream.framing import ENDS, shown_id
 from edged.mcp.upstream.headers import Mirrored, mirrored, parameters
 
@@ -40,6 +40,12 @@ DESCRIPTION_MAX = 8_000
 
 PROBLEMS_MAX = 200
 """Tools left out of one list that are told."""
+
+VIA_MAX = 16
+"""Daemons one behind another, through which a tool is taken."""
+
+NAME_MAX = 64
+"""Characters by which a daemon is named."""
 
 ROUNDS_MAX = 8
 """How often one call may be answered with a request for more."""
@@ -108,7 +114,11 @@ class InputWantedError(UpstreamError):
 
 
 class RemoteTool(msgspec.Struct, frozen=True):
-    """A tool as its server lists it; schemas as they came."""
+    """A tool as its server lists it; schemas as they came.
+
+    Attributes:
+        via: instances of edged that it comes through, the nearest first.
+    """
 
     name: str
     title: str | None = None
@@ -117,6 +127,7 @@ class RemoteTool(msgspec.Struct, frozen=True):
     output_schema: Any = msgspec.field(name="outputSchema", default=None)
     annotations: Any = None
     execution: Any = None
+    via: tuple[str, ...] = msgspec.field(name=VIA, default=())
 
 
 class Listing(NamedTuple):
@@ -162,11 +173,20 @@ class _Initialized(msgspec.Struct):
     version: str = msgspec.field(name="protocolVersion", default=LEGACY[-1])
     capabilities: dict[str, Any] = {}
     server: Any = msgspec.field(name="serverInfo", default=None)
+    meta: Any = msgspec.field(name="_meta", default=None)
 
 
 class _Page(msgspec.Struct):
     tools: list[msgspec.Raw] = []
     cursor: str | None = msgspec.field(name="nextCursor", default=None)
+
+
+class _Origin(msgspec.Struct):
+    via: list[str] = msgspec.field(name=VIA, default_factory=list)
+
+
+class _Marked(msgspec.Struct):
+    meta: _Origin = msgspec.field(name="_meta", default_factory=_Origin)
 
 
 class _Named(msgspec.Struct):
@@ -187,6 +207,7 @@ class _Unsupported(msgspec.Struct):
 OnProgress = Callable[[str], None]
 _decode = msgspec.json.Decoder(_Incoming).decode
 _called = msgspec.json.Decoder(Called).decode
+_decode_origin = msgspec.json.Decoder(_Marked).decode
 _encode = msgspec.json.Encoder().encode
 _MODERN_META = {
     META + "protocolVersion": MODERN,
@@ -208,28 +229,34 @@ class Client:
         version: the revision that is spoken.
         capabilities: the server's.
         server: what it says of itself.
+        instance: which daemon it is; empty of one that is not edged.
         skipped: lines that were no messages, answers that nobody waited for, and the like.
         useful: bytes of answers that were waited for.
         on_tools_changed: called when the server says that its list changed.
     """
 
-    def __init__(self, *, respond: Respond | None = None, probe_s: float = PROBE_S) -> None:
+    def __init__(
+        self, *, respond: Respond | None = None, probe_s: float = PROBE_S, instance: str = ""
+    ) -> None:
         """A session without a link; give `link` before the first request.
 
         Args:
             respond: answers what the server asks; None refuses.
             probe_s: see `PROBE_S`.
+            instance: of the daemon whose client this is; it takes no tool of its own.
         """
         self.link: Link
         self.era: Era | None = None
         self.version = MODERN
         self.capabilities: dict[str, Any] = {}
         self.server: dict[str, Any] = {}
+        self.instance = ""
         self.skipped = 0
         self.useful = 0
         self.on_tools_changed: Callable[[], None] = lambda: None
         self._respond = respond
         self._probe_s = probe_s
+        self._own = instance
         self._pending: dict[int, _Pending] = {}
         self._last_id = 0
         self._lost: UpstreamError | None = None
@@ -436,7 +463,7 @@ class Client:
             known: what it spoke the last time.
 
         Raises:
-            UpstreamError: it speaks none, or is gone.
+            UpstreamError: it speaks none, is gone, or is this very daemon.
         """
         if known == "legacy":
             try:
@@ -447,6 +474,8 @@ class Client:
         elif not await self._probe():
             await self._initialize()
         assert self.era is not None  # noqa: S101  both ways set it
+        if self._own and self.instance == self._own:
+            raise UpstreamError("it is this board itself, whose tools are here already: remove it")
         return self.era
 
     async def _probe(self) -> bool:
@@ -502,6 +531,7 @@ class Client:
         self.era, self.version = "modern", MODERN
         self.capabilities = found.capabilities
         self.server = _info(found.meta.get(META + "serverInfo") or found.server)
+        self.instance = _instance(found.meta)
 
     async def _initialize(self) -> None:
         params = {
@@ -520,6 +550,7 @@ class Client:
             raise UpstreamError(text)
         self.era, self.version = "legacy", found.version
         self.capabilities, self.server = found.capabilities, _info(found.server)
+        self.instance = _instance(found.meta)
         self._notify("notifications/initialized", {})
 
     @property
@@ -570,22 +601,10 @@ class Client:
         seen: set[str] = set()
         size = 0
         for _ in range(PAGES_MAX):
-            params = {} if cursor is None else {"cursor": cursor}
-            raw = await self.request("tools/list", params)
-            try:
-                page = msgspec.json.decode(raw, type=_Page)
-            except (msgspec.DecodeError, RecursionError) as error:
-                raise UpstreamError(f"its list of tools is none: {error}") from None
-            for one in map(bytes, page.tools):
-                size += len(one)
-                if size > LIST_MAX:
-                    break
-                self._take(one, found, problems, marks)
-            if size > LIST_MAX:
-                problems.append(f"only the first {LIST_MAX >> 20} MiB of its list are taken")
-                break
+            page = await self._page(cursor)
+            size = self._take_page(page, size, found, problems, marks)
             cursor = page.cursor
-            if cursor is None:
+            if cursor is None or size > LIST_MAX:
                 break
             if cursor in seen:
                 problems.append("its list of tools comes to the same page again")
@@ -594,9 +613,38 @@ class Client:
             if len(found) >= TOOLS_MAX:
                 problems.append(f"only its first {TOOLS_MAX} tools are taken")
                 break
+        own = [name for name, tool in found.items() if self._own and self._own in tool.via]
+        if own:
+            problems.append(f"{len(own)} of this board's own tools, which come back over it")
+        for name in own:
+            del found[name]
+        if size > LIST_MAX:
+            problems.append(f"only the first {LIST_MAX >> 20} MiB of its list are taken")
         self._mirrored = marks
         self._as_tasks = frozenset(n for n, tool in found.items() if _needs_task(tool.execution))
         return Listing(list(found.values()), problems)
+
+    async def _page(self, cursor: str | None) -> _Page:
+        raw = await self.request("tools/list", {} if cursor is None else {"cursor": cursor})
+        try:
+            return msgspec.json.decode(raw, type=_Page)
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise UpstreamError(f"its list of tools is none: {error}") from None
+
+    def _take_page(
+        self,
+        page: _Page,
+        size: int,
+        found: dict[str, RemoteTool],
+        problems: list[str],
+        marks: dict[str, Mirrored],
+    ) -> int:
+        """Take what fits in `LIST_MAX` after `size` bytes; how many there are then."""
+        for raw in map(bytes, page.tools):
+            size += len(raw)
+            if size <= LIST_MAX:
+                self._take(raw, found, problems, marks)
+        return size
 
     def _take(
         self,
@@ -609,6 +657,12 @@ class Client:
             if len(raw) > TOOL_MAX:
                 raise ValueError(f"it has {len(raw) >> 10} KiB, more than {TOOL_MAX >> 10}")
             tool = msgspec.json.decode(raw, type=RemoteTool)
+            via = _decode_origin(raw).meta.via if b'"edged/via"' in raw else []
+            if self.instance or via:
+                nearest = (self.instance,) if self.instance else ()
+                tool = msgspec.structs.replace(tool, via=(*nearest, *via))
+            if len(tool.via) > VIA_MAX or any(len(one) > NAME_MAX for one in tool.via):
+                raise ValueError(f"it comes through over {VIA_MAX} boards")
             fields = mirrored(tool.input_schema) if not self.link.is_stream else {}
             if tool.name in found:
                 raise ValueError("it is listed twice")
@@ -706,6 +760,12 @@ def _info(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
         return {}
     return {key: str(value[key])[:100] for key in ("name", "title", "version") if key in value}
+
+
+def _instance(meta: Any) -> str:
+    """Which daemon a server says that it is; empty of one that is not edged."""
+    found = meta.get(INSTANCE) if isinstance(meta, dict) else None
+    return found[:NAME_MAX] if isinstance(found, str) else ""
 
 
 def _name_of(raw: bytes) -> str:

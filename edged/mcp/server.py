@@ -29,8 +29,10 @@ from edged.errors import (
     RemoteProtocolError,
 )
 from edged.events import Event
+from edged.icons import icons
 from edged.identity import Caller
 from edged.mcp.types import (
+    INSTANCE,
     LEGACY,
     LEVELS,
     META,
@@ -253,7 +255,12 @@ class Connection:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return False
         raw_id = bytes(request.id)
-        plain = raw_id.isdigit() and request.jsonrpc == "2.0" and request.method == "tools/call"
+        plain = (
+            raw_id.isdigit()
+            and len(raw_id) <= jsonrpc.ID_MAX
+            and request.jsonrpc == "2.0"
+            and request.method == "tools/call"
+        )
         if plain:
             self._tools_call(raw_id, request.params)
         return plain
@@ -353,7 +360,7 @@ class Connection:
             value = {"resultType": "complete", **value}
             if listing:
                 value |= {"ttlMs": LIST_TTL_MS, "cacheScope": "private"}
-            value["_meta"] = {META + "serverInfo": SERVER}
+            value["_meta"] = {**value.get("_meta", {}), META + "serverInfo": SERVER}
         self.send(jsonrpc.result(request.id, value), request.id, 0)
 
     def _notified(self, method: str, params: bytes) -> None:
@@ -451,8 +458,9 @@ class Connection:
             {
                 "protocolVersion": self.version,
                 "capabilities": LEGACY_CAPABILITIES,
-                "serverInfo": SERVER,
+                "serverInfo": {**SERVER, "icons": icons("hardware")},
                 "instructions": INSTRUCTIONS,
+                **self._identified(),
             },
         )
 
@@ -463,9 +471,15 @@ class Connection:
                 "supportedVersions": [MODERN, *LEGACY],
                 "capabilities": MODERN_CAPABILITIES,
                 "instructions": INSTRUCTIONS,
+                **self._identified(),
             },
             listing=True,
         )
+
+    def _identified(self) -> dict[str, Any]:
+        """Which daemon this is: one that reaches itself must find out."""
+        instance = self.control.services.instance
+        return {"_meta": {INSTANCE: instance}} if instance else {}
 
     def _set_level(self, request: Request) -> None:
         level = msgspec.json.decode(request.params or b"{}", type=_Level).level

@@ -36,6 +36,17 @@ class RequestPermission(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     ] = 0
 
 
+ANSWER = {
+    "type": "object",
+    "properties": {
+        "status": {"type": "string", "enum": ["granted", "denied", "pending"]},
+        "path": {"type": "string"},
+        "request_id": {"type": ["string", "null"], "description": "For the owner's answer."},
+    },
+    "required": ["status", "path", "request_id"],
+}
+
+
 @tool(
     "request_permission",
     label="Ask the owner",
@@ -43,6 +54,7 @@ class RequestPermission(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     config_key="exec.ask_permission",
     hints=Hints(destructive=False, idempotent=True, open_world=False),
     timeout_s=WAIT_MAX + 60,
+    output_schema=ANSWER,
     aliases={"timeout": "wait", "purpose": "reason", "cmd": "command"},
 )
 async def request_permission(params: RequestPermission, ctx: Context) -> Result:

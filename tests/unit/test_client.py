@@ -13,10 +13,12 @@ from edged.errors import (
     WIRE,
     BusyError,
     CallTimeoutError,
+    DeniedError,
     EdgedError,
     NoDaemonError,
     NotFoundError,
     RemoteProtocolError,
+    StoreError,
     UnknownToolError,
 )
 
@@ -103,6 +105,8 @@ def test_request_returns_the_result_and_ignores_what_is_announced(talk):
     [
         ("unknown_tool", UnknownToolError),
         ("busy", BusyError),
+        ("denied", DeniedError),
+        ("store", StoreError),
         ("not_found", NotFoundError),
         ("protocol_remote", RemoteProtocolError),
         ("a code of a later daemon", EdgedError),

@@ -12,7 +12,7 @@ import fnmatch
 import hashlib
 import os
 from collections.abc import Callable, Collection, Coroutine
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -46,6 +46,9 @@ ADDED = McpServers.FILE
 KEPT_MAX = 2 * LIST_MAX
 """Bytes of what is kept of one server's list; a larger file is not read."""
 
+DISCOVERY = "mcp.discovery"
+"""The family of the searches."""
+
 SERVERS_MAX = 64
 _SECRET_WORDS = ("KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL", "AUTH")
 
@@ -58,6 +61,7 @@ class Surroundings(msgspec.Struct, frozen=True):
         base: the configuration's directory.
         tools: settings of single tools, by their published names.
         secrets: values that no status may show.
+        instance: of this daemon, whose own tools it takes from nobody.
     """
 
     data: str
@@ -70,6 +74,15 @@ class Surroundings(msgspec.Struct, frozen=True):
     publish: Callable[[str, str, dict[str, Any]], None]
     tools: dict[str, ToolSettings] = {}
     secrets: tuple[str, ...] = ()
+    instance: str = ""
+
+
+class _Published(NamedTuple):
+    """What a server listed the last time, what was made of it, and why the rest was not."""
+
+    tools: list[RemoteTool]
+    found: list[Tool]
+    refused: tuple[str, ...]
 
 
 class Servers:
@@ -86,8 +99,9 @@ class Servers:
         self._section, self._around, self._timing = section, around, timing
         self._added = around.store.load(ADDED, dict[str, McpServer], {})
         self._servers: dict[str, Server] = {}
-        self._published: dict[str, tuple[list[RemoteTool], tuple[str, ...]]] = {}
-        """What each listed the last time, and what of it could not be published."""
+        self._published: dict[str, _Published] = {}
+        self._is_hiding = around.registry.is_on(DISCOVERY)
+        around.registry.on_change.append(self._on_switch)
 
     def _settings(self) -> dict[str, McpServer]:
         """All by name; what an owner added wins."""
@@ -113,6 +127,7 @@ class Servers:
             known=known,
             plain=lambda text: self._plain(text, settings),
             timing=self._timing,
+            instance=self._around.instance,
         )
         self._servers[name] = server
         if known is not None:
@@ -162,9 +177,9 @@ class Servers:
     async def _learnt(self, server: Server, listing: Listing) -> tuple[str, ...]:
         """Publish a list, and keep it for the next start; what could not be published."""
         before = self._published.get(server.name)
-        if before is not None and before[0] == listing.tools:
+        if before is not None and before.tools == listing.tools:
             # As it was: whoever has the list need not be told.
-            return before[1]
+            return before.refused
         refused = await self._publish(server, listing.tools)
         known = Known(_mark(server.settings), server.era, listing.tools)
         _ = self._around.spawn(self._keep(server.name, known))
@@ -174,10 +189,32 @@ class Servers:
         """Put a list into the registry; what of it could not be published."""
         found, refused = await asyncio.to_thread(self._made, server, tools, self._settings())
         if self._servers.get(server.name) is server:
-            server.count = len(found)
-            self._around.registry.replace_group(f"mcp {server.name}", found)
-            self._published[server.name] = (tools, refused)
+            self._published[server.name] = _Published(tools, found, refused)
+            self._show(server)
         return refused
+
+    def _on_switch(self) -> None:
+        """Hide the tools, or list them, where an owner switched the search for them."""
+        is_hiding = self._around.registry.is_on(DISCOVERY)
+        if is_hiding == self._is_hiding:
+            return
+        self._is_hiding = is_hiding
+        for name in [*self._published]:
+            if name in self._servers:
+                self._show(self._servers[name])
+
+    def _show(self, server: Server) -> None:
+        """Have the registry hold what was made of a server's list."""
+        found = self._published[server.name].found
+        hidden = server.settings.deferred
+        if hidden is msgspec.UNSET:
+            # What nothing could find is not hidden.
+            hidden = self._is_hiding
+        for tool in found:
+            one = self._around.tools.get(tool.name)
+            tool.hidden = bool(hidden) or (one is not None and one.hidden)
+        server.count = len(found)
+        self._around.registry.replace_group(f"mcp {server.name}", found)
 
     def _made(
         self, server: Server, tools: list[RemoteTool], everyone: Collection[str]
@@ -203,9 +240,6 @@ class Servers:
         settings = server.settings
         one = self._around.tools.get(name)
         status: Status = "disabled" if one is not None and one.enabled is False else "enabled"
-        hidden = settings.deferred
-        if hidden is msgspec.UNSET:
-            hidden = self._section.discovery.enabled
         secrets, is_program = _secrets(settings), settings.link == "stdio"
 
         async def run(params: Given, ctx: Context) -> Result:
@@ -222,7 +256,7 @@ class Servers:
             timeout_s=seconds(settings.timeouts.get(remote.name, settings.timeout)),
             permissions=_permissions(settings),
             status=status,
-            hidden=bool(hidden) or (one is not None and one.hidden),
+            via=remote.via,
         )
 
     # What is kept ---------------------------------------------------------------------------
@@ -379,6 +413,7 @@ class Servers:
 
     async def close(self) -> None:
         """End all of them, together."""
+        self._around.registry.on_change.remove(self._on_switch)
         await asyncio.gather(*(server.close() for server in self._servers.values()))
 
 

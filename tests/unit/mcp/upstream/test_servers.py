@@ -86,7 +86,6 @@ async def test_of_two_tools_that_would_have_one_name_the_first_is_taken(site, wo
     assert set(world.tools()) == {f"mcp_s_{double}", "mcp_s_d"}
     assert world.tools()[f"mcp_s_{double}"].remote == "b c"
     assert health.left_out == (f"tool {double!r}: it would have the name of 'b c'",)
-    await world.servers.close()
     world.registry.replace_group("mcp s", [])
     assert world.tools() == {}
 
@@ -107,8 +106,7 @@ async def test_schemas_of_strangers_are_looked_at_off_the_loop(site, world):
     """A list may hold eight megabytes of them."""
     site.answers["tools/list"] = {"tools": [{"name": "t"}]}
     await world.ready()
-    assert len(world.settings.threads) == 1
-    assert threading.main_thread() not in world.settings.threads
+    assert world.settings.threads - {threading.main_thread()}
 
 
 async def again(site, tmp_path):
