@@ -12,8 +12,8 @@ import fnmatch
 import hashlib
 import os
 import shutil
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import Callable, Collection, Coroutine
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -30,7 +30,7 @@ from edged.errors import (
     StoreError,
     UpstreamError,
 )
-from edged.mcp.client import Client, Listing, RemoteTool
+from edged.mcp.client import LIST_MAX, Client, Listing, RemoteTool
 from edged.mcp.upstream import names
 from edged.mcp.upstream.programs import Program, Sandboxes, home_of
 from edged.mcp.upstream.server import Known, Open, Opened, Server, Timing
@@ -44,6 +44,9 @@ from edged.tool import Context, Permissions, Status, Tool
 
 ADDED = McpServers.FILE
 """Of the store: servers that owners added, secrets and all (mode 0600)."""
+
+KEPT_MAX = 2 * LIST_MAX
+"""Bytes of what is kept of one server's list; a larger file is not read."""
 
 DISCOVERY = "mcp.discovery"
 """The family of the searches."""
@@ -79,6 +82,14 @@ class Surroundings(msgspec.Struct, frozen=True):
     instance: str = ""
 
 
+class _Published(NamedTuple):
+    """What a server listed the last time, what was made of it, and why the rest was not."""
+
+    tools: list[RemoteTool]
+    found: list[Tool]
+    refused: tuple[str, ...]
+
+
 class Servers:
     """All of them."""
 
@@ -93,8 +104,7 @@ class Servers:
         self._section, self._around, self._timing = section, around, timing
         self._added = around.store.load(ADDED, dict[str, McpServer], {})
         self._servers: dict[str, Server] = {}
-        self._published: dict[str, tuple[list[RemoteTool], tuple[str, ...]]] = {}
-        """What each listed the last time, and what of it could not be published."""
+        self._published: dict[str, _Published] = {}
         self._is_hiding = around.registry.is_on(DISCOVERY)
         around.registry.on_change.append(self._on_switch)
 
@@ -126,8 +136,10 @@ class Servers:
         )
         self._servers[name] = server
         if known is not None:
-            server.left_out = self._publish(server, known.tools)
-        server.begin()
+            server.left_out = await self._publish(server, known.tools)
+        if self._servers.get(name) is server:
+            # Nobody removed it meanwhile.
+            server.begin()
 
     def _opener(self, name: str, settings: McpServer) -> Open:
         around = self._around
@@ -167,15 +179,23 @@ class Servers:
 
     # Tools ----------------------------------------------------------------------------------
 
-    def _learnt(self, server: Server, listing: Listing) -> tuple[str, ...]:
+    async def _learnt(self, server: Server, listing: Listing) -> tuple[str, ...]:
         """Publish a list, and keep it for the next start; what could not be published."""
         before = self._published.get(server.name)
-        if before is not None and before[0] == listing.tools:
+        if before is not None and before.tools == listing.tools:
             # As it was: whoever has the list need not be told.
-            return before[1]
-        refused = self._publish(server, listing.tools)
+            return before.refused
+        refused = await self._publish(server, listing.tools)
         known = Known(_mark(server.settings), server.era, listing.tools)
         _ = self._around.spawn(self._keep(server.name, known))
+        return refused
+
+    async def _publish(self, server: Server, tools: list[RemoteTool]) -> tuple[str, ...]:
+        """Put a list into the registry; what of it could not be published."""
+        found, refused = await asyncio.to_thread(self._made, server, tools, self._settings())
+        if self._servers.get(server.name) is server:
+            self._published[server.name] = _Published(tools, found, refused)
+            self._show(server)
         return refused
 
     def _on_switch(self) -> None:
@@ -184,35 +204,48 @@ class Servers:
         if is_hiding == self._is_hiding:
             return
         self._is_hiding = is_hiding
-        for name, (tools, _) in [*self._published.items()]:
+        for name in [*self._published]:
             if name in self._servers:
-                self._publish(self._servers[name], tools)
+                self._show(self._servers[name])
 
-    def _publish(self, server: Server, tools: list[RemoteTool]) -> tuple[str, ...]:
-        settings, found, refused = server.settings, [], []
-        everyone = self._settings()
+    def _show(self, server: Server) -> None:
+        """Have the registry hold what was made of a server's list."""
+        found = self._published[server.name].found
+        hidden = server.settings.deferred
+        if hidden is msgspec.UNSET:
+            # What nothing could find is not hidden.
+            hidden = self._is_hiding
+        for tool in found:
+            one = self._around.tools.get(tool.name)
+            tool.hidden = bool(hidden) or (one is not None and one.hidden)
+        server.count = len(found)
+        self._around.registry.replace_group(f"mcp {server.name}", found)
+
+    def _made(
+        self, server: Server, tools: list[RemoteTool], everyone: Collection[str]
+    ) -> tuple[list[Tool], tuple[str, ...]]:
+        """Tools to publish, and why others are not; in a thread: schemas may be large."""
+        settings, refused = server.settings, []
+        found: dict[str, UpstreamTool] = {}
         for remote in tools:
             if not _is_wanted(remote.name, settings):
                 continue
             name = names.published(server.name, remote.name, everyone)
+            if name in found:
+                other = found[name].remote[:60]
+                refused.append(f"tool {remote.name[:60]!r}: it would have the name of {other!r}")
+                continue
             try:
-                found.append(self._tool(server, name, remote))
+                found[name] = self._tool(server, name, remote)
             except (ValueError, RecursionError) as error:
                 refused.append(f"tool {remote.name[:60]!r}: {error}")
         refused += _idle_patterns([remote.name for remote in tools], settings)
-        server.count = len(found)
-        self._around.registry.replace_group(f"mcp {server.name}", found)
-        self._published[server.name] = (tools, tuple(refused))
-        return tuple(refused)
+        return [*found.values()], tuple(refused)
 
-    def _tool(self, server: Server, name: str, remote: RemoteTool) -> Tool:
+    def _tool(self, server: Server, name: str, remote: RemoteTool) -> UpstreamTool:
         settings = server.settings
         one = self._around.tools.get(name)
         status: Status = "disabled" if one is not None and one.enabled is False else "enabled"
-        hidden = settings.deferred
-        if hidden is msgspec.UNSET:
-            # What nothing could find is not hidden.
-            hidden = self._is_hiding
         secrets, is_program = _secrets(settings), settings.link == "stdio"
 
         async def run(params: Given, ctx: Context) -> Result:
@@ -229,7 +262,6 @@ class Servers:
             timeout_s=seconds(settings.timeouts.get(remote.name, settings.timeout)),
             permissions=_permissions(settings),
             status=status,
-            hidden=bool(hidden) or (one is not None and one.hidden),
             via=remote.via,
         )
 
@@ -242,6 +274,8 @@ class Servers:
         """What the server listed the last time; any thread."""
         try:
             with open(self._path(name), "rb") as file:
+                if os.fstat(file.fileno()).st_size > KEPT_MAX:
+                    return None
                 known = msgspec.json.decode(file.read(), type=Known)
         except (OSError, msgspec.DecodeError, RecursionError):
             return None
