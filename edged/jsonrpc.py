@@ -17,6 +17,9 @@ from edged.errors import RemoteProtocolError
 MAX_LINE = 16 << 20
 """Bytes of one message (contract, section 5)."""
 
+ID_MAX = 256
+"""Bytes of an id as JSON: it is kept while its request is open, and repeated."""
+
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
 METHOD_NOT_FOUND = -32601
@@ -107,7 +110,7 @@ def parse(line: bytes | bytearray | memoryview) -> Message:
         # by nothing, or two peers would complain to each other without end.
         return Message(raw_id if _is_id(raw_id) else b"", "", b"")
     if raw_id and not _is_id(raw_id):
-        reason = "id must be a string or an integer"
+        reason = f"id must be a string or an integer of at most {ID_MAX} bytes"
         raise RemoteProtocolError(reason, INVALID_REQUEST, b"")
     if envelope.jsonrpc != "2.0":
         raise RemoteProtocolError('"jsonrpc" must be "2.0"', INVALID_REQUEST, raw_id)
@@ -133,7 +136,9 @@ def _readable_id(line: bytes | bytearray | memoryview) -> bytes:
 
 
 def _is_id(raw: bytes) -> bool:
-    """Whether raw JSON may be echoed as an id: a string of UTF-8, or an integer."""
+    """Whether raw JSON may be echoed as an id: a short string of UTF-8, or an integer."""
+    if len(raw) > ID_MAX:
+        return False
     if raw.isdigit():
         return True
     first = raw[:1]

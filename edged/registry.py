@@ -15,6 +15,7 @@ import msgspec
 
 from edged.clock import Clock
 from edged.errors import NotFoundError, UnknownToolError
+from edged.icons import icons
 from edged.tool import Status, Tool
 
 Format = Literal["mcp", "openai", "openai-responses", "anthropic"]
@@ -428,6 +429,7 @@ def _mcp(tool: Tool) -> dict[str, Any]:
         "description": tool.description,
         "inputSchema": tool.schema,
         **output,
+        "icons": icons(tool.category),
         "annotations": {
             "title": tool.label,
             "readOnlyHint": hints.read_only,

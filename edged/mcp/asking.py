@@ -39,6 +39,9 @@ BURST = 16
 ANSWERS_MAX = 64 << 10
 """Bytes of all answers to one request's questions."""
 
+TOKEN_MAX = 256
+"""Bytes of a progress token as JSON: every message of progress repeats it."""
+
 _NAMES = {
     "elicitation/create": "elicitation",
     "sampling/createMessage": "sampling",
@@ -87,6 +90,9 @@ class Asker:
             meta: of the request.
             subject: its method, what it names, and its arguments as JSON.
             modern: whether it is a stateless one.
+
+        Raises:
+            InvalidArgumentsError: the progress token is too long.
         """
         self._connection = connection
         self._about = raw_id
@@ -95,6 +101,9 @@ class Asker:
         self._subject = subject
         if meta is not NO_META:
             token = bytes(meta.progress_token)
+            if len(token) > TOKEN_MAX:
+                fault = Fault("_meta.progressToken", f"must be at most {TOKEN_MAX} bytes")
+                raise InvalidArgumentsError([fault])
             if token and token[0] in b'"-0123456789':
                 self.token = token
 

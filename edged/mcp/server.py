@@ -29,6 +29,7 @@ from edged.errors import (
     RemoteProtocolError,
 )
 from edged.events import Event
+from edged.icons import icons
 from edged.identity import Caller
 from edged.mcp.types import (
     INSTANCE,
@@ -254,7 +255,12 @@ class Connection:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return False
         raw_id = bytes(request.id)
-        plain = raw_id.isdigit() and request.jsonrpc == "2.0" and request.method == "tools/call"
+        plain = (
+            raw_id.isdigit()
+            and len(raw_id) <= jsonrpc.ID_MAX
+            and request.jsonrpc == "2.0"
+            and request.method == "tools/call"
+        )
         if plain:
             self._tools_call(raw_id, request.params)
         return plain
@@ -452,7 +458,7 @@ class Connection:
             {
                 "protocolVersion": self.version,
                 "capabilities": LEGACY_CAPABILITIES,
-                "serverInfo": SERVER,
+                "serverInfo": {**SERVER, "icons": icons("hardware")},
                 "instructions": INSTRUCTIONS,
                 **self._identified(),
             },

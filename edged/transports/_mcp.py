@@ -266,8 +266,15 @@ class _Session:
         """By number; those whose stream was cut are in `_cut_off` too."""
         self._cut_off: dict[int, _Flow] = {}
         self.connection = Connection(
-            sessions.control, caller, self._send, congested=lambda: self.general.congested
+            sessions.control, caller, self._send, congested=lambda: self.is_behind
         )
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether a reader of its is far behind; what nobody reads yet makes room by itself."""
+        if self.general.reader is not None and self.general.congested:
+            return True
+        return any(flow.congested for flow in self.flows.values())
 
     @property
     def is_busy(self) -> bool:
@@ -637,6 +644,9 @@ async def _in_session(request: Request, message: jsonrpc.Message, data: bytes) -
     finally:
         session.posts -= 1
         session.left(flow)
+        if headers and not connection.version:
+            # What was to begin it was refused.
+            _sessions(request).end(session)
 
 
 def _session(request: Request) -> _Session:

@@ -748,6 +748,35 @@ async def test_ids_are_echoed_to_the_letter(peer, gate):
     assert [m["id"] for m in peer.sent] == ["1", 1, -5, 12345678901234567890, "é", "é"]
 
 
+@pytest.mark.parametrize("method", ["ping", "tools/call"])
+@pytest.mark.parametrize("mark", ["9", '"'])
+async def test_an_id_is_kept_and_repeated_up_to_256_bytes_of_json(peer, gate, method, mark):
+    """Every open request keeps its own: megabytes of them would fill a board's memory."""
+    body = msgspec.json.encode({"method": method, "params": call("say"), "jsonrpc": "2.0"})
+    for size in (256, 257):
+        raw = f"{mark}{'9' * (size - 2)}{mark}".encode()
+        peer.line(body[:-1] + b',"id":%b}' % raw)
+    fits, long = peer.sent
+    assert "result" in fits
+    assert (long["id"], long["error"]["code"]) == (None, -32600)
+    assert long["error"]["message"] == "id must be a string or an integer of at most 256 bytes"
+
+
+@pytest.mark.parametrize("meta", [{}, STATELESS])
+async def test_a_progress_token_of_more_than_256_bytes_is_refused(peer, gate, meta):
+    """Every message of progress repeats it."""
+    gate.go.set()
+    for method in ("tools/call", "resources/read"):
+        params = {**call("gate"), "uri": "edged://no/such"}
+        fits = {**params, "_meta": {**meta, "progressToken": "t" * 254}}
+        assert "progressToken" not in str(await peer.ask(method, fits))
+        long = {**params, "_meta": {**meta, "progressToken": "t" * 255}}
+        error = (await peer.ask(method, long))["error"]
+        assert error["code"] == -32602
+        assert "_meta.progressToken: must be at most 256 bytes" in error["message"]
+    assert len(gate.contexts) == 1
+
+
 async def test_a_fault_of_edged_costs_one_request(core, peer, gate, capsys):
     """-32603 with a sanitised message; the log says what it was."""
 
