@@ -224,7 +224,6 @@ FETCHERS = frozenset({"npx", "uvx", "pnpx", "bunx", "pipx"})
 _SERVER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
-_DEVICE = re.compile(r"(?!\.)[^/\s]+(/[^/.\s][^/\s]*)*")
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
@@ -306,9 +305,6 @@ class McpServer(Section, frozen=True):
                 raise ValueError(
                     f"{name}: is of a server with a {'url' if self.command else 'command'}"
                 )
-        for name in self.devices:
-            if _DEVICE.fullmatch(name) is None:
-                raise ValueError(f"devices: {name[:60]!r} is no name in /dev, such as i2c-1")
 
     def _check_texts(self) -> None:
         for name in self.env:

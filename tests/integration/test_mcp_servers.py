@@ -81,7 +81,7 @@ def test_a_server_is_added_tested_called_and_removed(daemon, script, until):
         (["add", "x", "--timeout", "2h", "--", "y"], 2, "must be from 0.1s to 1h"),
         (["add", "x", "--timeout", "4000", "--", "y"], 2, "must be from 0.1s to 1h"),
         (["add", "x", "--device", "nosuch", "--", "y"], 1, "there is no /dev/nosuch"),
-        (["add", "x", "--device", "/dev/null", "--", "y"], 1, "is no name in /dev"),
+        (["add", "x", "--device", "/dev/null", "--", "y"], 1, "is no name below /dev"),
         (["add", "x", "--read", "/nosuch", "--", "y"], 1, "there is no /nosuch"),
         (["add", "x", "--", "npx -y foo"], 1, "is 'npx' alone: write `args: [-y, foo]`"),
         (["add", "a b", "--", "y"], 1, "letters, digits, - and _"),
