@@ -13,6 +13,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 import msgspec
 
+from edged import disguise
 from edged.errors import ExistsError, NotFoundError
 from edged.sections import McpServer
 from edged.settings import switch_path
@@ -38,10 +39,6 @@ class Acts(Protocol):
         Raises:
             StoreError: nothing changed.
         """
-
-
-MASK = "[***]"
-"""In place of a secret, as in results."""
 
 
 class Switches:
@@ -102,8 +99,7 @@ class McpServers:
         found = {}
         for name, one in self._store.peek(self.FILE, dict[str, McpServer], {}).items():
             for key, value in msgspec.to_builtins(one).items():
-                masked = dict.fromkeys(value, MASK) if key in ("env", "headers") else value
-                found[f"{self.ROOT}.{name}.{key}"] = Held(masked, file)
+                found[f"{self.ROOT}.{name}.{key}"] = Held(_disguised(key, value), file)
         return found
 
     def drop(self, keys: Collection[str]) -> None:
@@ -114,6 +110,15 @@ class McpServers:
             kept = {name: one for name, one in before.items() if name not in gone}
             self._store.save(self.FILE, kept)
             self._dropped(gone)
+
+
+def _disguised(key: str, value: Any) -> Any:
+    """A setting of a server without its secrets."""
+    if key in ("env", "headers"):
+        return dict.fromkeys(value, disguise.MASK)
+    if key == "args":
+        return disguise.words(map(str, value))
+    return disguise.url(value) if key == "url" else value
 
 
 def reset(acts: Iterable[Acts], key: str) -> dict[str, Any]:

@@ -111,6 +111,27 @@ class Line(Model, Protocol):
         """Close its connections."""
 
 
+class _Masked:
+    """A model without secrets in its words and names: its server may repeat the key it is sent."""
+
+    def __init__(self, model: Model, secrets: tuple[str, ...]) -> None:
+        self.form = model.form
+        self._model, self._secrets = model, secrets
+
+    async def ask(self, question: Question) -> Said:
+        """One answer.
+
+        Raises:
+            ModelError: there is none.
+        """
+        said = await self._model.ask(question)
+        calls = tuple(
+            msgspec.structs.replace(call, name=mask(call.name, self._secrets))
+            for call in said.calls
+        )
+        return msgspec.structs.replace(said, text=mask(said.text, self._secrets), calls=calls)
+
+
 class Desk(Protocol):
     """How the parts above are reached: tools, messages, events."""
 
@@ -146,7 +167,7 @@ class Running:
     Attributes:
         session: of its calls; nobody else knows it.
         depth: 1 where no subagent gave it.
-        parent: the task of the subagent that gave it.
+        parent: the task of the subagent that gave it, or of the next above that still runs.
         note: what its giver should know of it, or empty.
     """
 
@@ -170,22 +191,31 @@ class Running:
         self.end: End | None = None
         self.over = asyncio.Event()
         self.task: asyncio.Task[None] | None = None
+        self.has_begun = self.is_unwanted = False
 
     def cancel(self) -> None:
         """End it soon."""
-        if self.task is not None:
+        self.is_unwanted = True
+        if self.has_begun and self.task is not None:
+            # Before its first step nothing of it would run, not even its end.
             self.task.cancel()
 
-    def charge(self, tokens: int) -> None:
-        """Count what a child used as its own."""
-        self.progress.tokens += tokens
+    def take_back(self, child: Running) -> None:
+        """Count what a child used as its own; the rest of what it was lent may be lent again."""
+        self.progress.lent -= child.budget.tokens
+        self.progress.tokens += child.progress.tokens
+
+    @property
+    def left(self) -> int:
+        """Tokens that are neither used nor lent."""
+        return self.budget.tokens - self.progress.tokens - self.progress.lent
 
     def view(self) -> View:
         """As it is now."""
         if self.end is not None:
             return shown(self.head, self.end)
         far = self.progress
-        now = End(self.state, far.text, "", "", far.turns, far.calls, far.tokens)
+        now = End(self.state, cut(far.text, REPORT_MAX), "", "", far.turns, far.calls, far.tokens)
         return shown(self.head, now)
 
 
@@ -433,12 +463,12 @@ class Service:
                 f"subagents are {self._section.depth} deep at most: do it yourself, or raise "
                 "tools.subagent.depth"
             )
-        budget = self._budget(asked, parent, name)
         await self._remember()
         # From here on nothing is waited for: whoever comes next counts this one.
         if self._closing:
             raise StoppingError
         self._check_places(caller)
+        budget = self._budget(asked, parent, name)
         task = mask(asked.task, self._masked)
         head = Head(
             secrets.token_hex(4),
@@ -459,6 +489,8 @@ class Service:
         wanted = asked.model or (agent.model if agent is not None else "")
         note = self._doubt(wanted, name) if wanted == model else ""
         one = Running(head, budget, parent, watch, note)
+        if parent is not None:
+            parent.progress.lent += budget.tokens
         self._running[head.task_id] = self._by_session[one.session] = one
         self._publish(
             "subagent.start", caller.user, {"task_id": head.task_id, "label": head.label}
@@ -524,10 +556,11 @@ class Service:
 
     async def _run(self, one: Running, caller: Caller, asked: Task, agent: Agent | None) -> None:
         """The life of one task."""
+        one.has_begun = True
         end, transcript = INTERRUPTED, None
         try:
             transcript, is_cancelled = await _done(Transcript, self._directory, one.head)
-            if not is_cancelled:
+            if not (is_cancelled or one.is_unwanted):
                 end = await self._worked(one, caller, asked, agent, transcript)
         except StoreError as error:
             end = End("failed", reason=str(error))
@@ -586,7 +619,7 @@ class Service:
                     scope.reschedule(asyncio.get_running_loop().time() + limit)
                     await self._noted(one, transcript, tools, question.turns[0])
                     text = await work(
-                        self.line(one.head.provider),
+                        _Masked(self.line(one.head.provider), self._masked),
                         tools,
                         question,
                         one.budget,
@@ -610,17 +643,20 @@ class Service:
         return cut(mask(text, self._masked), REPORT_MAX)
 
     def _budget(self, asked: Task, parent: Running | None, provider: str) -> Budget:
-        """What a task may use; a child lives on what its parent has left.
+        """What a task may use; a child is lent half of what its parent has left.
 
         Raises:
-            DeniedError: nothing is left.
+            DeniedError: that is less than one answer may have.
         """
         section = self._section
         tokens = section.tokens
         if parent is not None:
-            tokens = min(tokens, parent.budget.tokens - parent.progress.tokens)
-            if tokens <= 0:
-                raise DeniedError("your tokens are used up: report what you have")
+            tokens = parent.left // 2
+            if tokens < (asked.max_tokens or section.answer_tokens):
+                raise DeniedError(
+                    "your tokens are used up, or lent to subagents that still run: wait for "
+                    "those, or report what you have"
+                )
         return Budget(
             section.turns,
             tokens,
@@ -642,9 +678,7 @@ class Service:
         row.pop("items", None)
         for call in row.get("calls", ()):
             call["arguments"] = tools.shown(call["name"], call["arguments"])
-        # A line is masked as text: what is in it may be anywhere in it.
-        clean = mask(msgspec.json.encode(row).decode(), self._masked)
-        line = {"time": iso(self._clock.now()), **msgspec.json.decode(clean)}
+        line = {"time": iso(self._clock.now()), **mask(row, self._masked)}
         # To its end, so that the last line is the last one also where this is cancelled.
         await _whole(transcript.add, line)
 
@@ -659,7 +693,12 @@ class Service:
         head = one.head
         del self._running[head.task_id], self._by_session[one.session]
         if one.parent is not None:
-            one.parent.charge(end.tokens)
+            one.parent.take_back(one)
+        for heir in self._running.values():
+            if heir.parent is one:
+                heir.parent = one.parent
+                if one.parent is not None:
+                    one.parent.progress.lent += heir.budget.tokens
         if self._ended is not None:
             self._ended[head.task_id] = head, end
         self._tell_end(head, end)

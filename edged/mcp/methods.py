@@ -95,6 +95,7 @@ class _McpParams(msgspec.Struct):
     name: str = ""
     server: McpServer | None = None
     replace: bool = False
+    purge: bool = False
 
 
 class _AgentsParams(msgspec.Struct):
@@ -274,11 +275,13 @@ def _mcp_servers(connection: Connection, request: Request) -> None:
         addition = Addition(params.name, params.server, params.replace)
 
     async def act() -> dict[str, Any]:
-        found = await control.mcp_server(caller, params.action, params.name, addition)
+        found = await control.mcp_server(
+            caller, params.action, params.name, addition, purge=params.purge
+        )
         value = msgspec.to_builtins(found)
         if params.action == "list":
             return {"servers": value}
-        return value if isinstance(value, dict) else {"status": "ok"}
+        return value  # type: ignore[no-any-return]  # a Struct becomes a dict
 
     connection.work(request, act())
 

@@ -54,6 +54,12 @@ class Meta(msgspec.Struct, frozen=True, gc=False):
     chat_id: str = msgspec.field(name="edged/chat_id", default="")
     timeout_s: float | None = msgspec.field(name="edged/timeout", default=None)
 
+    @property
+    def takes_tasks(self) -> bool:
+        """Whether its client declares that it goes on with a task in place of a result."""
+        extensions = (self.capabilities or {}).get("extensions")
+        return isinstance(extensions, dict) and TASKS in extensions
+
 
 NO_META = Meta()
 
