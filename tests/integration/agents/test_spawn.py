@@ -92,7 +92,7 @@ async def test_every_input_of_the_specification_is_taken(start, model):
         task_id = result.structured["task_id"]
         assert task_id in result.for_llm
         ended = await board.ended(task_id)
-        assert (ended["status"], ended["text"]) == ("completed", "Three papers.")
+        assert ended["status"] == "completed"
         status = await board.call("spawn_status", task_id=task_id)
         assert "Three papers." in status.for_llm
         assert status.structured["tasks"][0]["status"] == "completed"
@@ -360,7 +360,7 @@ async def test_a_cancelled_caller_cancels_what_it_waits_for(start, model):
         call.cancel()
         (task,) = (await board.call("spawn_status")).structured["tasks"]
         ended = await board.ended(task["task_id"])
-        assert (ended["status"], ended["reason"]) == ("cancelled", "it was cancelled")
+        assert ended["status"] == "cancelled"
 
 
 async def test_one_in_the_background_outlives_its_caller(start, model):
