@@ -19,7 +19,7 @@ import msgspec
 from edged import log
 from edged.agents.loop import Budget, Model, Progress, Tools, work
 from edged.agents.providers import NAME_MAX, Question, Said, Told, Turn
-from edged.agents.store import Agent, Agents, Change, Creation, Listing, Status
+from edged.agents.store import Agent, Agents, Change, Creation, Listing, Status, doubts
 from edged.agents.transcript import (
     INTERRUPTED,
     End,
@@ -46,6 +46,7 @@ from edged.identity import Caller
 from edged.results import mask
 from edged.sections import ModelProvider, Subagent
 from edged.wording import faulted
+from edged.yamlio import nearest
 
 _T = TypeVar("_T")
 
@@ -136,6 +137,9 @@ class Desk(Protocol):
     ) -> Opened:
         """The tools of one subagent; `found` are hidden ones that it has for so many turns."""
 
+    async def names(self, user: str) -> frozenset[str]:
+        """All tools of a user, whether or not they can be called now."""
+
     async def deliver(self, caller: Caller, text: str) -> None:
         """Send a message to the caller's channel.
 
@@ -161,6 +165,7 @@ class Running:
         session: of its calls; nobody else knows it.
         depth: 1 where no subagent gave it.
         parent: the task of the subagent that gave it, or of the next above that still runs.
+        note: what its giver should know of it, or empty.
     """
 
     def __init__(
@@ -169,8 +174,10 @@ class Running:
         budget: Budget,
         parent: Running | None,
         watch: Callable[[str], None] | None = None,
+        note: str = "",
     ) -> None:
         self.head = head
+        self.note = note
         self.budget = budget
         self.parent = parent
         self.watch = watch
@@ -181,10 +188,13 @@ class Running:
         self.end: End | None = None
         self.over = asyncio.Event()
         self.task: asyncio.Task[None] | None = None
+        self.has_begun = self.is_unwanted = False
 
     def cancel(self) -> None:
         """End it soon."""
-        if self.task is not None:
+        self.is_unwanted = True
+        if self.has_begun and self.task is not None:
+            # Before its first step nothing of it would run, not even its end.
             self.task.cancel()
 
     def take_back(self, child: Running) -> None:
@@ -296,7 +306,10 @@ class Service:
 
     async def listing(self, caller: Caller) -> Listing:
         """The caller's agents."""
-        return await self._in_turn(self._agents.listing, caller.user)
+        found = await self._in_turn(self._agents.listing, caller.user)
+        names = await self._desk.names(caller.user)
+        agents = tuple(_doubted(one, names) for one in found.agents)
+        return msgspec.structs.replace(found, agents=agents)
 
     async def get(self, caller: Caller, slug: str) -> Agent:
         """One of them.
@@ -304,7 +317,8 @@ class Service:
         Raises:
             NotFoundError, InvalidArgumentsError, ConfigError: as `Agents.get`.
         """
-        return await self._in_turn(self._agents.get, caller.user, slug)
+        agent = await self._in_turn(self._agents.get, caller.user, slug)
+        return _doubted(agent, await self._desk.names(caller.user))
 
     async def create(self, caller: Caller, asked: Creation) -> Agent:
         """Make one.
@@ -314,18 +328,20 @@ class Service:
             ExistsError, InvalidArgumentsError: as `Agents.create`.
         """
         _require_owner(caller)
-        return self._changed(caller, await self._in_turn(self._agents.create, caller.user, asked))
+        agent = await self._in_turn(self._agents.create, caller.user, asked)
+        return await self._changed(caller, agent)
 
     async def update(self, caller: Caller, slug: str, change: Change) -> Agent:
         """Change one; likewise."""
         _require_owner(caller)
         agent = await self._in_turn(self._agents.update, caller.user, slug, change)
-        return self._changed(caller, agent)
+        return await self._changed(caller, agent)
 
     async def take(self, caller: Caller, content: str) -> Agent:
         """Make one of a Markdown file's text; likewise."""
         _require_owner(caller)
-        return self._changed(caller, await self._in_turn(self._agents.take, caller.user, content))
+        agent = await self._in_turn(self._agents.take, caller.user, content)
+        return await self._changed(caller, agent)
 
     async def delete(self, caller: Caller, slug: str) -> None:
         """Remove one; likewise."""
@@ -371,9 +387,9 @@ class Service:
             # To its end, also where its caller is gone: two never write at once.
             return await _whole(act, *args)
 
-    def _changed(self, caller: Caller, agent: Agent) -> Agent:
+    async def _changed(self, caller: Caller, agent: Agent) -> Agent:
         self._publish("agents.changed", caller.user, {"slug": agent.slug})
-        return agent
+        return _doubted(agent, await self._desk.names(caller.user))
 
     # Subagents ----------------------------------------------------------------------------
 
@@ -397,12 +413,24 @@ class Service:
             )
         return agent, *self._chosen(model or (agent.model if agent is not None else ""))
 
+    def _doubt(self, model: str, provider: str) -> str:
+        """What is said of a model whose name begins like a provider's, of which there is none."""
+        head, slash, _ = model.partition("/")
+        one = self._section.providers[provider]
+        if not slash or model == one.model or model in one.models.values():
+            return ""
+        return (
+            f"There is no provider {head[:NAME_MAX]!r}: {model[:LABEL_MAX]!r} was asked of "
+            f"{provider!r}, which is not known to have it."
+        )
+
     async def _named(self, caller: Caller, slug: str) -> Agent:
         """One of the caller's agents; a model that guessed learns which there are."""
         try:
-            return await self.get(caller, slug)
+            return await self._in_turn(self._agents.get, caller.user, slug)
         except NotFoundError:
-            there = [one.slug for one in (await self.listing(caller)).agents[:NAMED_MAX]]
+            found = await self._in_turn(self._agents.listing, caller.user)
+            there = [one.slug for one in found.agents[:NAMED_MAX]]
             known = ", ".join(there) or "none"
             raise NotFoundError(f"no agent {slug!r}; there are: {known}") from None
 
@@ -455,7 +483,9 @@ class Service:
             iso(self._clock.now()),
             asked.in_background,
         )
-        one = Running(head, budget, parent, watch)
+        wanted = asked.model or (agent.model if agent is not None else "")
+        note = self._doubt(wanted, name) if wanted == model else ""
+        one = Running(head, budget, parent, watch, note)
         if parent is not None:
             parent.progress.lent += budget.tokens
         self._running[head.task_id] = self._by_session[one.session] = one
@@ -485,6 +515,9 @@ class Service:
 
         `NAME/MODEL` names the provider; a model that no provider is known to have goes to
         the default one as it is.
+
+        Raises:
+            InvalidArgumentsError: there is no provider, or `NAME` is nearly one's.
         """
         providers = self._section.providers
         default = self._section.default or next(iter(providers), "")
@@ -500,6 +533,13 @@ class Service:
             one = providers[name]
             if wanted in one.models or (wanted and wanted == one.model):
                 return name, one.models.get(wanted, wanted)
+        guess = nearest(head, providers) if slash else ""
+        if guess:
+            reason = (
+                f"there is no provider {head[:NAME_MAX]!r}; did you mean {guess!r}? "
+                f"There are: {', '.join(providers)}"
+            )
+            raise InvalidArgumentsError([Fault("model", reason)])
         settings = providers[default]
         return default, wanted or settings.model or next(iter(settings.models.values()))
 
@@ -511,10 +551,11 @@ class Service:
 
     async def _run(self, one: Running, caller: Caller, asked: Task, agent: Agent | None) -> None:
         """The life of one task."""
+        one.has_begun = True
         end, transcript = INTERRUPTED, None
         try:
             transcript, is_cancelled = await _done(Transcript, self._directory, one.head)
-            if not is_cancelled:
+            if not (is_cancelled or one.is_unwanted):
                 end = await self._worked(one, caller, asked, agent, transcript)
         except StoreError as error:
             end = End("failed", reason=str(error))
@@ -736,7 +777,9 @@ class Service:
         for view in await self.tasks(caller):
             if view.task_id == task_id:
                 return view
-        raise NotFoundError(f"no subagent {task_id[:40]!r}: spawn_status without one lists them")
+        raise NotFoundError(
+            f"no subagent {task_id[:40]!r}: edged agents tasks, or spawn_status, lists them"
+        )
 
     async def stop(self, caller: Caller, task_id: str) -> View:
         """Cancel one, and wait for its end.
@@ -773,6 +816,10 @@ class _Open:
 
     async def __aexit__(self, *_error: object) -> None:
         return
+
+
+def _doubted(agent: Agent, names: frozenset[str]) -> Agent:
+    return msgspec.structs.replace(agent, warnings=doubts(agent, names))
 
 
 def _is_of(head: Head, caller: Caller) -> bool:
