@@ -288,6 +288,10 @@ class Service:
         states = [one.state for one in self._running.values()]
         return {"running": states.count("running"), "waiting": states.count("waiting")}
 
+    def is_working(self, session: str) -> bool:
+        """Whether a session is a subagent's."""
+        return session in self._by_session
+
     def wind_down(self) -> None:
         """Begin nothing more; what is cancelled from now on was interrupted."""
         self._closing = True

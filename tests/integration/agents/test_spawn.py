@@ -445,6 +445,31 @@ async def test_subagents_have_subagents_to_a_depth(start, model):
     assert {v["status"] for v in views} == {"completed"}
 
 
+async def test_a_subagent_begins_no_tasks_by_way_of_jobs(start, model):
+    """Such a task would be nobody's child: with tokens, a depth and a life of its own."""
+    later = {"schedule": "in 1h"}
+    async with start() as board:
+        made = await board.call("cron", **later, task="Look")
+        job = made.structured["job"]["id"]
+        asked = (
+            {**later, "task": "Look"},
+            {**later, "tool": "spawn", "arguments": {"task": "Look"}},
+            {**later, "tool": "cron", "arguments": {**later, "task": "Look"}},
+            {"action": "run", "id": job},
+            {"action": "enable", "id": job},
+            {"action": "update", "id": job, "task": "Look again"},
+            {**later, "command": "true"},
+            {"action": "remove", "id": job},
+        )
+        model.script = [Call(tuple(("cron", given) for given in asked)), Say("ok")]
+        await board.call("spawn", task="x")
+        left = (await board.call("cron")).structured["jobs"]
+    told = outcomes(model.asked[1])
+    refused = ["a subagent may not have a job that calls" in outcome for outcome in told]
+    assert refused == [True] * 6 + [False] * 2, told
+    assert [one["command"] for one in left] == ["true"]
+
+
 async def test_what_a_model_does_is_an_agents_doing(start, model):
     """Whoever gives the task: an owner's subagent may not do what owners alone may."""
     model.script = [
