@@ -17,6 +17,9 @@ from edged.policy import covers
 from edged.registry import NAME_MAX, Format, Session
 from edged.results import Result
 
+BEGINS = frozenset({"spawn", "cron"})
+"""What begins tasks; by a job, with tokens, a depth and a life of their own."""
+
 
 class Errands:
     """What jobs are handed in place of the dispatcher, which lies above them.
@@ -56,6 +59,7 @@ class Errands:
             EdgedError: as `Dispatcher.check`; the command is refused, or the message's target,
                 or there is no such agent.
         """
+        self.may_begin(by or caller, name)
         await self._look(caller.user, name)
         params: Any = self._dispatcher.check(caller, session, name, raw)
         services = self._dispatcher.services
@@ -72,6 +76,20 @@ class Errands:
         if name == "spawn":
             await services.agents().check(caller, params.agent, params.model)
         return self._passing(by or caller, paths)
+
+    def may_begin(self, by: Caller, name: str) -> None:
+        """Refuse a subagent a job by which its budget would not hold.
+
+        Raises:
+            DeniedError: it is one, and the job calls such a tool.
+        """
+        if name not in BEGINS or by.door != "internal":
+            return
+        if self._dispatcher.services.agents().is_working(by.session):
+            raise DeniedError(
+                f"a subagent may not have a job that calls {name}: begin tasks of your own with "
+                "spawn, and report which job is wanted"
+            )
 
     def _passing(self, caller: Caller, paths: list[str]) -> tuple[str, ...]:
         """What is said of paths that are reached by a grant, which ends before a job does."""

@@ -60,9 +60,6 @@ SHOWN_MAX = 8_000
 REPORT_MAX = 32_000
 """Characters of a report; a model that says more is cut."""
 
-TOLD_MAX = 4_000
-"""Characters of a report that an event has."""
-
 PROMPT = (
     "You are a subagent on a small board. Work on the task with the tools that you have, then "
     "report in plain words what you found and did. Nobody answers questions meanwhile."
@@ -291,6 +288,10 @@ class Service:
         states = [one.state for one in self._running.values()]
         return {"running": states.count("running"), "waiting": states.count("waiting")}
 
+    def is_working(self, session: str) -> bool:
+        """Whether a session is a subagent's."""
+        return session in self._by_session
+
     def wind_down(self) -> None:
         """Begin nothing more; what is cancelled from now on was interrupted."""
         self._closing = True
@@ -492,9 +493,7 @@ class Service:
         if parent is not None:
             parent.progress.lent += budget.tokens
         self._running[head.task_id] = self._by_session[one.session] = one
-        self._publish(
-            "subagent.start", caller.user, {"task_id": head.task_id, "label": head.label}
-        )
+        self._publish("subagent.start", caller.user, {"task_id": head.task_id})
         one.task = self._spawn(self._run(one, caller, asked, agent))
         try:
             # Its first step is made before this goes on: who cancels it cancels what has begun.
@@ -705,16 +704,14 @@ class Service:
         one.over.set()
 
     def _tell_end(self, head: Head, end: End) -> None:
+        # All of the user's callers see it: words are for who may ask for the task's status.
         facts = {
             "task_id": head.task_id,
-            "label": head.label,
             "agent": head.agent,
             "status": end.status,
-            "reason": end.reason,
             "turns": end.turns,
             "calls": end.calls,
             "tokens": end.tokens,
-            "text": cut(end.text, TOLD_MAX),
         }
         self._publish("subagent.end", head.user, facts)
 

@@ -83,6 +83,9 @@ class Errands(Protocol):
     ) -> tuple[str, ...]:
         """Raise what a call would be refused with; what may be otherwise when it is made."""
 
+    def may_begin(self, by: Caller, name: str) -> None:
+        """Raise what refuses the caller a job that calls so."""
+
     async def call(self, caller: Caller, name: str, raw: bytes) -> Result:
         """Call a tool."""
 
@@ -450,8 +453,7 @@ class Cron:
             raise NotFoundError(f"no job {ref[:64]!r}: cron and edged jobs list them")
         return row
 
-    @staticmethod
-    def _require(caller: Caller, job: Job, act: str) -> None:
+    def _require(self, caller: Caller, job: Job, act: str) -> None:
         by = job.caller
         if job.role == "owner" and not caller.is_owner:
             raise DeniedError(
@@ -465,6 +467,9 @@ class Cron:
         if caller.allowed is not None and not caller.allowed.issuperset(job.calls):
             names = ", ".join(job.calls)
             raise DeniedError(f"this tool may not {act} a job that calls {names}")
+        if act != "remove":
+            for name in job.calls:
+                self._errands.may_begin(caller, name)
 
     async def _check(self, job: Job, caller: Caller, session: Any, by: Caller) -> tuple[str, ...]:
         """Refuse a job that could not run; returns what may keep it from running later.

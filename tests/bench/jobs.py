@@ -27,6 +27,9 @@ class _Errands:
     async def check(self, *_: Any) -> tuple[str, ...]:
         return ()
 
+    def may_begin(self, *_: Any) -> None:
+        return
+
     async def call(self, *_: Any) -> Any:
         return SimpleNamespace(is_error=False, for_llm="done", structured=None, call_id="")
 

@@ -232,6 +232,18 @@ async def test_a_secret_that_is_a_number_is_masked_as_one(start, model, folder):
     assert called["calls"][0]["arguments"] == {"length": "[***]"}
 
 
+async def test_events_of_a_task_have_no_words_of_it(start, model):
+    """All of the user's callers see them; `spawn_status` hides the task from those of others."""
+    model.script = [Say("the report"), Refuse(400, "the report")]
+    async with start() as board:
+        for _ in range(2):
+            await board.call("spawn", task="the task", label="the label")
+        told = [event for event in board.events if event.kind.startswith("subagent.")]
+    assert [event.kind for event in told] == ["subagent.start", "subagent.end"] * 2
+    assert [event.data.get("status") for event in told[1::2]] == ["completed", "failed"]
+    assert not re.search("the (report|task|label)", str([event.data for event in told]))
+
+
 async def test_a_key_that_a_server_repeats_is_told_to_nobody(start, model):
     """As words, or as the name of a tool; where a name is cut, a piece of it may be left."""
     model.script = [Call(((KEY, {}), (f"{'x' * 56}{KEY}", {})), f"You said {KEY}. {'x' * 40_000}")]
@@ -272,8 +284,6 @@ async def test_a_report_that_is_too_long_is_cut_and_kept(start, model, folder):
     model.script = [Say('"\\\0é' * 20_000)]
     async with start() as board:
         task_id = (await board.call("spawn", task='"\0' * 10_000)).structured["task_id"]
-        told = await board.ended(task_id)
-    assert len(told["text"]) < 4_100
     async with start() as board:
         view = (await board.call("spawn_status", task_id=task_id)).structured["tasks"][0]
     assert view["status"] == "completed"
@@ -526,7 +536,7 @@ async def test_what_a_restart_ended_is_told_once_where_it_was_asked_for(start, m
     task_id = made.structured["task_id"]
     async with start(text=text) as board:
         ended = await board.ended(task_id)
-        assert (ended["status"], ended["label"]) == ("interrupted", "look")
+        assert ended["status"] == "interrupted"
         message = await board.told("message")
         assert (message["channel"], message["chat_id"]) == ("feed", "7")
         assert message["text"].startswith("look\n\ninterrupted: edged stopped")

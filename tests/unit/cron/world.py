@@ -58,6 +58,9 @@ class Errands:
             raise EdgedError(f"no channel {channel!r}")
         return ()
 
+    def may_begin(self, by, name):
+        """No caller of this world is a subagent."""
+
     async def call(self, caller, name, raw):
         self.calls.append((self.world.clock.now(), caller, name, raw))
         length, is_error, text = self.outcomes.get(name, (0.0, False, "done"))
