@@ -434,6 +434,12 @@ class Sessions:
         self.notices.leave(session.connection)
         session.close()
 
+    def end_of(self, peer: str) -> None:
+        """End those of one token, which is none any more."""
+        for session in tuple(self._sessions.values()):
+            if session.caller.peer == peer:
+                self.end(session)
+
     def bound(self) -> None:
         """Lose answers of cut streams until all together are few enough bytes."""
         cut = [
