@@ -291,12 +291,11 @@ class SocketClient:
 def raise_remote(message: str, data: Any) -> NoReturn:
     """Raise what the daemon refused with, as the class of its code.
 
-    Only the message came over the wire: the classes' own attributes are not set.
+    Only the message came over the wire: the classes' own attributes say nothing.
     """
     code = data.get("code") if isinstance(data, dict) else None
     kind = _by_code(EdgedError).get(str(code), EdgedError)
-    error = kind.__new__(kind, message)
-    raise error
+    raise kind.told(message)
 
 
 def _by_code(kind: type[EdgedError]) -> dict[str, type[EdgedError]]:

@@ -76,6 +76,48 @@ def check_size(name: str, value: str | int, low: int, high: int) -> None:
         )
 
 
+WEB = ("http://", "https://")
+
+
+def fault_of_url(url: str, begins: tuple[str, ...] = WEB) -> str:
+    """Why something is no address of a server; empty where it is, or where there is none.
+
+    The address itself is not told: it may hold a password.
+    """
+    if not url:
+        return ""
+    if not url.startswith(begins):
+        return f"must begin with {' or '.join(begins)}"
+    from urllib.parse import urlsplit  # noqa: PLC0415  only where there is one
+
+    try:
+        parts = urlsplit(url)
+        fits = bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        fits = False
+    if fits and all(char.isprintable() and char != " " for char in url):
+        return ""
+    return f"is no address such as {begins[0]}192.168.1.5:8080"
+
+
+def check_url(name: str, url: str, begins: tuple[str, ...] = WEB) -> None:
+    """Raise for a field that is no address of a server; as `check_duration`."""
+    fault = fault_of_url(url, begins)
+    if fault:
+        raise ValueError(f"{name}: {fault}")
+
+
+_DEVICE = r"[A-Za-z0-9_-][A-Za-z0-9_.:-]*(?:/[A-Za-z0-9_-][A-Za-z0-9_.:-]*)*"
+
+
+def check_devices(given: list[str]) -> None:
+    """Raise for what is no name of a device node, or of a directory of /sys; as above."""
+    for place, one in enumerate(given):
+        if re.fullmatch(_DEVICE, one) is None or one.startswith("dev/"):
+            reason = f"{one[:60]!r} is no name below /dev, such as i2c-1"
+            raise ValueError(f"devices[{place}]: {reason}")
+
+
 def _check_user(name: str, user: str) -> None:
     if not is_user(user):
         raise ValueError(f"{name}: {user!r} is not an e-mail identity such as ada@example.org")

@@ -357,7 +357,18 @@ class Control:
         for request in asked:
             policy.answer(request.id, decision.duration, caller)
         if not asked:
+            self._check_known(decision.user)
             policy.decide(decision.user, path, decision.duration, caller, write=decision.write)
+
+    def _check_known(self, user: str) -> None:
+        """Refuse to decide for a user whom nobody here is: most probably it is misspelt."""
+        mapped = self.services.config.users.values()
+        known = {LOCAL_USER, *(one if isinstance(one, str) else one.user for one in mapped)}
+        known |= {token.user for token in self.tokens.rows()}
+        # Or it has called before.
+        if user not in known and not os.path.isdir(os.path.join(self.services.data, user)):
+            reason = f"nobody here is {user}: there are {', '.join(sorted(known))}"
+            raise InvalidArgumentsError([Fault("user", reason)])
 
     def forget_permission(self, caller: Caller, name: str) -> None:
         """Take a grant back, lift a denial or drop a request.

@@ -40,6 +40,7 @@ from edged.events import Events
 from edged.finder import Finder
 from edged.history import History
 from edged.identity import Caller
+from edged.instance import instance
 from edged.media import Bounds, Media
 from edged.policy import Policy
 from edged.registry import FAMILIES, Registry, Session
@@ -296,6 +297,7 @@ class Daemon:
             skills=cache(lambda: parts.skills(self._loaded, self.services)),
             mcp_servers=self._open_servers,
             agents=self._open_agents,
+            instance=instance(self.data),
         )
         self._outbox = parts.outbox(self._loaded, self.services, self.spawn)
         board.offsets(

@@ -6,7 +6,7 @@ user would catch. Messages say what went wrong, where, and what to do.
 
 from __future__ import annotations
 
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, Self
 
 
 class EdgedError(Exception):
@@ -14,6 +14,13 @@ class EdgedError(Exception):
 
     code: ClassVar[str] = "internal"
     retryable: ClassVar[bool] = False
+
+    @classmethod
+    def told(cls, text: str) -> Self:
+        """The error that another process told of: its text; all else is as the class has it."""
+        error = cls.__new__(cls, text)
+        error.args = (text,)
+        return error
 
 
 class ConfigError(EdgedError, ValueError):
@@ -28,6 +35,11 @@ class ConfigError(EdgedError, ValueError):
     """
 
     code = "config"
+    reason: str = ""
+    file: str = ""
+    line: int = 0
+    key: str = ""
+    faults: tuple[ConfigError, ...] = ()
 
     def __init__(
         self,
@@ -48,6 +60,7 @@ class UnknownToolError(EdgedError, LookupError):
     """No tool of that name for this caller."""
 
     code = "unknown_tool"
+    name: str = ""
 
     def __init__(self, name: str, nearest: str = "") -> None:
         self.name = name
@@ -78,6 +91,7 @@ class InvalidArgumentsError(EdgedError, ValueError):
     """Arguments that do not fit a tool's inputs; carries every fault."""
 
     code = "invalid_arguments"
+    faults: tuple[Fault, ...] = ()
 
     def __init__(self, faults: tuple[Fault, ...] | list[Fault], where: str = "") -> None:
         self.faults = tuple(faults)
@@ -99,6 +113,7 @@ class DeniedError(EdgedError, PermissionError):
     """
 
     code = "denied"
+    unconfirmed: str = ""
 
     def __init__(self, reason: str, *, unconfirmed: str = "") -> None:
         self.unconfirmed = unconfirmed
@@ -109,6 +124,10 @@ class ToolUnavailableError(EdgedError, RuntimeError):
     """The tool exists but is disabled or blocked; `reason_code` says why."""
 
     code = "unavailable"
+    name: str = ""
+    status: str = ""
+    reason_code: str = ""
+    remedy: str = ""
 
     def __init__(self, name: str, status: str, reason_code: str, remedy: str) -> None:
         self.name, self.status, self.reason_code, self.remedy = name, status, reason_code, remedy
@@ -138,6 +157,7 @@ class RateLimitedError(EdgedError, RuntimeError):
 
     code = "rate_limited"
     retryable = True
+    retry_after_s: float = 0.0
 
     def __init__(self, message: str, retry_after_s: float) -> None:
         self.retry_after_s = retry_after_s
@@ -192,6 +212,7 @@ class SandboxLimitError(EdgedError, RuntimeError):
     """A call hit a limit of its sandbox; `limit` names it."""
 
     code = "sandbox_limit"
+    limit: str = ""
 
     def __init__(self, limit: str, message: str) -> None:
         self.limit = limit

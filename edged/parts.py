@@ -155,6 +155,7 @@ def mcp_servers(
         services.events.publish,
         loaded.tools,
         loaded.secrets,
+        services.instance,
     )
     return Servers(loaded.section(sections.Mcp), around)
 

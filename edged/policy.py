@@ -9,6 +9,7 @@ Opens nothing for a caller and knows no sockets. Loop thread only.
 
 from __future__ import annotations
 
+import errno
 import os
 import weakref
 from collections.abc import Callable
@@ -172,6 +173,8 @@ class Policy:
         """What is granted, held open: its inode is not given to another while it is."""
         weakref.finalize(self, _close, self._pins)
         self._used: dict[str, float] = {}
+        self._answered: dict[str, Answer] = {}
+        """What was said to requests that are no more, while the daemon runs."""
         self._order = 0
         self._loaded = False
 
@@ -247,7 +250,7 @@ class Policy:
     # Answering ----------------------------------------------------------------------------
 
     def answer(self, request_id: str, duration: Answer, by: Caller) -> Grant | None:
-        """Answer a request, or a denied one anew; returns the grant, None for a denial.
+        """Answer a request, or an answered one anew; returns the grant, None for a denial.
 
         Args:
             request_id: whose.
@@ -263,10 +266,10 @@ class Policy:
         self._check_owner(by, "answer permission requests")
         self._load()
         request = self._pending.get(request_id) or self._denied.get(request_id)
+        if request is None and request_id in self._grants:
+            request = _asked(self._grants[request_id])
         if request is None:
-            raise NotFoundError(
-                f"no permission request {request_id[:64]!r}: edged grant lists those that wait"
-            )
+            raise NotFoundError(self._unknown(request_id))
         if by.session and (by.user, by.session) == (request.user, request.session):
             raise DeniedError("the session that asked may not answer: answer by edged grant")
         if duration != "deny":
@@ -275,16 +278,21 @@ class Policy:
         self._order += 1
         self._pending.pop(request_id, None)
         self._denied.pop(request_id, None)
+        self._grants.pop(request_id, None)
         grant: Grant | None = None
         if duration == "deny":
             self._denied[request_id] = msgspec.structs.replace(request, order=self._order)
             _trim(self._denied, DENIED_MAX)
+            self._narrow(request)
         else:
             grant = self._granted(request, duration)
+            self._forget_gone(grant)
             self._grants[grant.id] = grant
             self._used[grant.id] = self._clock.monotonic()
             _trim(self._grants, GRANTS_MAX)
         self._save(undo)
+        self._answered[request_id] = duration
+        _trim(self._answered, GRANTS_MAX)
         answered = {**facts(request), "answer": duration}
         self._events.publish("permission.answered", request.user, answered)
         return grant
@@ -305,13 +313,18 @@ class Policy:
 
         Raises:
             DeniedError: not an owner, or the path is the daemon's own.
-            InvalidArgumentsError: the path cannot be followed.
+            InvalidArgumentsError: the path cannot be followed, or is not there to be granted.
             StoreError: nothing changed.
         """
         self._check_owner(by, "grant permissions")
         self._load()
         place = _followed(path)
         self.check_private(place.path, path)
+        above = os.path.dirname(place.path)
+        is_new = write and place.anchor == above and os.path.isdir(above)
+        if duration != "deny" and place.anchor != place.path and not is_new:
+            reason = f"{path} is not there: make it first"
+            raise InvalidArgumentsError([Fault("path", reason)])
         request = self._made(user, "", "", place, write=write)
         self._pending[request.id] = request
         try:
@@ -456,6 +469,26 @@ class Policy:
                 found = one
         return found
 
+    def _narrow(self, denial: Request) -> None:
+        """Take from earlier grants what a denial refuses now."""
+        for one in tuple(self._grants.values()):
+            if one.user != denial.user or not covers(denial.path, one.path):
+                continue
+            if not denial.write:
+                del self._grants[one.id]
+            elif one.write:
+                self._grants[one.id] = msgspec.structs.replace(one, write=False)
+
+    def _unknown(self, request_id: str) -> str:
+        """Why there is no request of an id."""
+        answered = self._answered.get(request_id)
+        if answered is None:
+            return f"no permission request {request_id[:64]!r}: edged grant lists those that wait"
+        return (
+            f"the permission request {request_id} was answered already ({answered}), and that "
+            "was used or is over: it may be asked for again, or edged grant PATH says it anew"
+        )
+
     def _made(self, user: str, who: str, session: str, place: Spot, *, write: bool) -> Request:
         return Request(
             id=os.urandom(5).hex(),
@@ -531,6 +564,17 @@ class Policy:
         oldest = self._clock.monotonic() - SESSION_S
         self._drop(lambda one: one.duration == "session" and self._used.get(one.id, 0.0) < oldest)
         self._used = {name: at for name, at in self._used.items() if name in self._grants}
+
+    def _forget_gone(self, newer: Grant) -> None:
+        """Let a new grant stand in for older ones of what was there before."""
+        same = [
+            one
+            for one in self._grants.values()
+            if (one.user, one.path) == (newer.user, newer.path)
+        ]
+        for grant in same:
+            if not is_there(grant):
+                del self._grants[grant.id]
 
     def _drop(self, is_over: Callable[[Grant], bool]) -> None:
         """Forget grants that no store has."""
@@ -611,6 +655,24 @@ def facts(request: Request) -> dict[str, object]:
     }
 
 
+def _asked(grant: Grant) -> Request:
+    """The request that a grant answers."""
+    return Request(
+        id=grant.id,
+        user=grant.user,
+        who=grant.who,
+        session=grant.session,
+        path=grant.path,
+        write=grant.write,
+        command="",
+        reason="",
+        time=grant.time,
+        anchor=grant.anchor or grant.path,
+        device=grant.device,
+        inode=grant.inode,
+    )
+
+
 def _followed(path: str) -> Spot:
     if not path.startswith("/") or "\0" in path:
         raise InvalidArgumentsError([Fault("path", "must be an absolute path such as /srv/data")])
@@ -622,6 +684,16 @@ def _followed(path: str) -> Spot:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise InvalidArgumentsError([Fault("path", f"cannot be followed: {reason}")]) from None
+
+
+def is_there(grant: Grant) -> bool:
+    """Whether what a grant is bound to is where it was: itself, or where it was to be made."""
+    try:
+        found = os.lstat(grant.anchor or grant.path)
+    except OSError as error:
+        # Who may not look cannot know.
+        return error.errno not in (errno.ENOENT, errno.ENOTDIR)
+    return (found.st_dev, found.st_ino) == (grant.device, grant.inode)
 
 
 def _is_for(grant: Grant, caller: Caller, session: str) -> bool:

@@ -15,6 +15,7 @@ import msgspec
 
 from edged.clock import Clock
 from edged.errors import NotFoundError, UnknownToolError
+from edged.icons import icons
 from edged.tool import Status, Tool
 
 Format = Literal["mcp", "openai", "openai-responses", "anthropic"]
@@ -255,7 +256,7 @@ class Registry:
             raise NotFoundError(f"no tool named {name[:NAME_MAX]!r}")
         # `mcp.discovery` is a part of `mcp`.
         needs = tool.requires if tool is not None else (name.rpartition(".")[0],)
-        along = tuple(f for f in needs if enabled and f and not self._has(f))
+        along = tuple(f for f in needs if enabled and f and not self.is_on(f))
         key = tool.config_key if tool is not None else name
         lost = self._dependants(rows, key) if tool is None and not enabled else ()
         return Change({**self._switched, **dict.fromkeys((key, *along), enabled)}, along, lost)
@@ -266,7 +267,8 @@ class Registry:
             sorted(t.name for t in rows if family in t.requires and self.status(t)[0] == "enabled")
         )
 
-    def _has(self, family: str) -> bool:
+    def is_on(self, family: str) -> bool:
+        """Whether a family is switched on: by an owner, else by the configuration."""
         return self._switched.get(family, self._families[family])
 
     def set_switches(self, switches: dict[str, bool]) -> None:
@@ -342,7 +344,7 @@ class Registry:
             # What the configuration switched off may be blocked as well.
             return "blocked", tool.reason_code
         for family in tool.requires:
-            if not self._has(family):
+            if not self.is_on(family):
                 return "blocked", FAMILIES[family]
         return "enabled", ""
 
@@ -350,7 +352,7 @@ class Registry:
         """Why a blocked tool is blocked, and what to do; empty for others."""
         if tool.problem or not tool.requires or self.status(tool)[0] != "blocked":
             return tool.problem
-        lacking = next(family for family in tool.requires if not self._has(family))
+        lacking = next(family for family in tool.requires if not self.is_on(family))
         return f"{lacking} is switched off: edged tools --enable {tool.name}"
 
     def states(self, user: str) -> list[State]:
@@ -427,6 +429,7 @@ def _mcp(tool: Tool) -> dict[str, Any]:
         "description": tool.description,
         "inputSchema": tool.schema,
         **output,
+        "icons": icons(tool.category),
         "annotations": {
             "title": tool.label,
             "readOnlyHint": hints.read_only,
@@ -434,6 +437,7 @@ def _mcp(tool: Tool) -> dict[str, Any]:
             "idempotentHint": hints.idempotent,
             "openWorldHint": hints.open_world,
         },
+        **({"_meta": {"edged/via": tool.via}} if tool.via else {}),
     }
 
 

@@ -10,7 +10,7 @@ import asyncio
 import os
 import shlex
 from collections.abc import Callable, Coroutine, Hashable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -37,7 +37,9 @@ from edged.settings import Loaded
 from edged.tool import Context, Permissions
 from edged.toolmd.discover import Entry, fingerprint, foreign, read_inside
 from edged.toolmd.manifest import Manifest
-from edged.workspace.homes import Homes
+
+if TYPE_CHECKING:
+    from edged.workspace.homes import Homes
 
 Spawn = Callable[[Coroutine[Any, Any, None]], object]
 
@@ -105,7 +107,7 @@ class Runner:
         self._backend: limits.Backend | None = None
         self._account: Account | None = None
         self._hosts = HOSTS
-        self._homes = Homes(data, loaded.config.users)
+        self._homes: Homes = services.workspace.homes
         self._jobs: dict[tuple[str, str], tuple[str, Job]] = {}
         self._reached: dict[str, Bind] = {}
         self.on_known: list[Callable[[], None]] = []

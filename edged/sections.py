@@ -18,16 +18,22 @@ from edged.config import (
     Section,
     Size,
     check_channels,
+    check_devices,
     check_duration,
     check_size,
+    check_url,
+    seconds,
 )
+
+COMMAND_S = 60
+"""Seconds of a command, where nothing is said."""
 
 
 class Exec(Section, frozen=True):
     """`tools.exec`: the shell."""
 
     enabled: bool = True
-    timeout: Annotated[Duration, Meta(description="of a command that names none")] = 60
+    timeout: Annotated[Duration, Meta(description="of a command that names none")] = COMMAND_S
     timeout_max: Annotated[Duration, Meta(description="that a call may ask for")] = "1h"
     ask_permission: Annotated[
         bool, Meta(description="agents may ask the owner for paths outside the workspace")
@@ -46,9 +52,15 @@ class Exec(Section, frozen=True):
         check_channels(self.channels)
         check_duration("timeout", self.timeout, 1, 86_400)
         check_duration("timeout_max", self.timeout_max, 1, 7 * 86_400)
+        if self.timeout != COMMAND_S and seconds(self.timeout) > seconds(self.timeout_max):
+            raise ValueError(f"timeout: is over timeout_max, which is {self.timeout_max}")
         check_size("memory", self.memory, 16 << 20, 1 << 40)
+        check_devices(self.devices)
         for name in ("deny", "allow"):
             for place, pattern in enumerate(getattr(self, name)):
+                if not pattern:
+                    reason = "is empty, and so is found in every command: write .* for all"
+                    raise ValueError(f"{name}[{place}]: {reason}")
                 try:
                     re.compile(pattern)
                 except re.error as error:
@@ -74,9 +86,25 @@ class Files(Section, frozen=True):
 
     def __post_init__(self) -> None:
         check_size("max_read_size", self.max_read_size, 1 << 10, 16 << 20)
+        for name in ("read", "write", "deny"):
+            for place, pattern in enumerate(getattr(self, name)):
+                fault = _fault_of_path(pattern, is_denied=name == "deny")
+                if fault:
+                    raise ValueError(f"{name}[{place}]: {pattern[:60]!r} {fault}")
         for name, value in (("quota", self.quota), ("reserve", self.reserve)):
             if value != "auto":
                 check_size(name, value, 0, 1 << 40)
+
+
+def _fault_of_path(pattern: str, *, is_denied: bool) -> str:
+    """Why a pattern of paths is of no use; empty where it is."""
+    if not pattern.strip() or "\0" in pattern:
+        return "is no path: write one such as /var/log/*"
+    if {".", ".."} & set(pattern.split("/")):
+        return "has . or .. in it, which no path has that is compared: write it without"
+    if not is_denied and f"{pattern}/".startswith("/proc/"):
+        return "is of processes: no file tool reaches it"
+    return ""
 
 
 class Cron(Section, frozen=True):
@@ -103,6 +131,17 @@ SkillKind = Literal["", "clawhub", "github", "directory", "http"]
 """Kinds of registries; empty: that of the registry's own name."""
 
 
+_USED = {
+    "clawhub": ("url", "token"),
+    "github": ("url", "token", "repositories"),
+    "directory": ("path",),
+    "http": ("url", "token"),
+}
+"""Settings of each kind."""
+
+_REGISTRY_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
+
+
 class SkillRegistry(Section, frozen=True):
     """One registry of `tools.skills.registries`."""
 
@@ -116,8 +155,7 @@ class SkillRegistry(Section, frozen=True):
     ] = []
 
     def __post_init__(self) -> None:
-        if self.url and not self.url.startswith(("http://", "https://")):
-            raise ValueError("url: must begin with http:// or https://")
+        check_url("url", self.url)
         if self.path and not self.path.startswith("/"):
             raise ValueError("path: must be absolute")
         if not (self.token.isascii() and self.token.isprintable()):
@@ -125,6 +163,12 @@ class SkillRegistry(Section, frozen=True):
         for one in self.repositories:
             if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9-]*/[A-Za-z0-9_.-]*[A-Za-z0-9_-]", one):
                 raise ValueError(f"repositories: {one[:60]!r} is not OWNER/REPO")
+
+    def unused(self, kind: str) -> str:
+        """A setting that says nothing to a registry of this kind; empty if there is none."""
+        given = {"url": self.url, "path": self.path, "token": self.token}
+        given["repositories"] = ",".join(self.repositories)
+        return next((one for one in given if given[one] and one not in _USED[kind]), "")
 
     def kind_of(self, name: str) -> str:
         """Its kind; that of its name where it says none."""
@@ -144,12 +188,17 @@ class Skills(Section, frozen=True):
     def __post_init__(self) -> None:
         for name, one in self.registries.items():
             kind, key = one.kind_of(name), f"registries.{name}"
-            if kind not in ("clawhub", "github", "directory", "http"):
+            if _REGISTRY_NAME.fullmatch(name) is None:
+                raise ValueError(f"{key}: a name has letters, digits, ., - and _, at most 40")
+            if kind not in _USED:
                 raise ValueError(f"{key}: needs a kind: clawhub, github, directory or http")
             if kind == "directory" and not one.path:
                 raise ValueError(f"{key}: needs the path of the directory")
             if kind == "http" and not one.url:
                 raise ValueError(f"{key}: needs the url of its index")
+            unused = one.unused(kind)
+            if unused:
+                raise ValueError(f"{key}.{unused}: is not of a registry of the kind {kind}")
 
 
 class Discovery(Section, frozen=True):
@@ -217,14 +266,14 @@ class McpServer(Section, frozen=True):
     def __post_init__(self) -> None:
         if bool(self.command) == bool(self.url):
             raise ValueError("command: give either the command of a server or its url")
-        if self.url and not self.url.startswith(("http://", "https://")):
-            raise ValueError("url: must begin with http:// or https://")
+        check_url("url", self.url)
         if self.type and (self.type == "stdio") != bool(self.command):
             needs = "a command" if self.type == "stdio" else "a url"
             raise ValueError(f"type: {self.type} needs {needs}")
         if "\0" in "".join(self.argv):
             raise ValueError("args: has a NUL character")
         self._check_texts()
+        check_devices(self.devices)
         for name in ("read", "write"):
             for path in getattr(self, name):
                 if not path.startswith("/"):
@@ -301,10 +350,11 @@ class WebProvider(Section, frozen=True):
     base_url: Annotated[str, Meta(description="of your own or a compatible server")] = ""
 
     def __post_init__(self) -> None:
-        if self.base_url and not self.base_url.startswith(("http://", "https://")):
-            raise ValueError("base_url: must begin with http:// or https://")
+        check_url("base_url", self.base_url)
         for name, keys in (("api_key", [self.api_key]), ("api_keys", self.api_keys)):
-            if not all(key.isascii() and key.isprintable() for key in keys):
+            if not all(
+                key.isascii() and key.isprintable() and " " not in key.strip() for key in keys
+            ):
                 raise ValueError(f"{name}: a key has characters that no header may have")
 
 
@@ -350,10 +400,7 @@ class Web(Section, frozen=True):
     def __post_init__(self) -> None:
         check_size("fetch_limit_bytes", self.fetch_limit_bytes, 1 << 10, 32 << 20)
         check_duration("fetch_timeout", self.fetch_timeout, 1, 600)
-        try:
-            check_proxy(self.proxy)
-        except ValueError as error:
-            raise ValueError(f"proxy: {error}") from None
+        check_url("proxy", self.proxy, PROXIES)
         for entry in self.private_host_whitelist:
             from ipaddress import ip_network  # noqa: PLC0415  a megabyte, where there is a list
 
@@ -365,17 +412,7 @@ class Web(Section, frozen=True):
 
 
 PROXIES = ("http://", "https://", "socks5://", "socks5h://")
-
-
-def check_proxy(url: str) -> None:
-    """Raise for what is no address of a proxy; empty is none.
-
-    Raises:
-        ValueError: it is neither; the address itself, which may hold a password, is not told.
-    """
-    if url and not url.startswith(PROXIES):
-        raise ValueError(f"must begin with {', '.join(PROXIES)}")
-
+"""What the address of a proxy begins with."""
 
 _CHANNEL_NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
 
@@ -431,10 +468,8 @@ class ModelProvider(Section, frozen=True):
     ] = "5m"
 
     def __post_init__(self) -> None:
-        if self.base_url and not self.base_url.startswith(("http://", "https://")):
-            raise ValueError("base_url: must begin with http:// or https://")
-        if self.proxy and not self.proxy.startswith(("http://", "https://")):
-            raise ValueError("proxy: must begin with http:// or https://")
+        check_url("base_url", self.base_url)
+        check_url("proxy", self.proxy)
         check_duration("timeout", self.timeout, 1, 3_600)
         texts = {"api_key": [self.api_key], "api_keys": self.api_keys}
         texts |= {f"headers.{name}": [name, value] for name, value in self.headers.items()}

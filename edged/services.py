@@ -53,3 +53,5 @@ class Services(msgspec.Struct, frozen=True):
     """`mcp_servers()`: `edged.mcp.upstream.servers.Servers`, made when first asked for."""
     agents: Any = None
     """`agents()`: `edged.agents.service.Service`, made when first asked for."""
+    instance: str = ""
+    """By which this daemon knows its own tools on another board (`edged.instance`)."""

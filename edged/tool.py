@@ -138,7 +138,8 @@ class Tool:
     `requires` names the families (`edged.registry.FAMILIES`) that must be on.
     `output_schema` is of the structured value of every result that is no failure; None
     where there may be none. `relays`: it does nothing but call another, which may ask its
-    client as if it were called itself.
+    client as if it were called itself. `via`: instances of edged that it comes through, the
+    nearest first (`edged.instance`).
     """
 
     __slots__ = (
@@ -176,6 +177,7 @@ class Tool:
         "status",
         "timeout_s",
         "version",
+        "via",
         "warnings",
     )
 
@@ -212,6 +214,7 @@ class Tool:
         requires: tuple[str, ...] = (),
         output_schema: dict[str, Any] | None = None,
         relays: bool = False,
+        via: tuple[str, ...] = (),
     ) -> None:
         self.name = name
         self.run = run
@@ -248,6 +251,7 @@ class Tool:
         self.requires = requires
         self.output_schema = output_schema
         self.relays = relays
+        self.via = via
 
     @property
     def type(self) -> type[msgspec.Struct]:

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+
+from edged.errors import Fault
 
 _KINDS = {
     "int": "an integer",
@@ -48,6 +53,72 @@ def worded(reason: str) -> str:
         if match is not None:
             return say(match)
     return reason[:1].lower() + reason[1:]
+
+
+def faulted(error: msgspec.ValidationError, kind: Any) -> Fault:
+    """Likewise with the place: a field that is missing or not known is the place itself.
+
+    Args:
+        error: of decoding a `kind`.
+        kind: a type of msgspec's.
+    """
+    reason, _, path = str(error).partition(" - at `$")
+    path = path.rstrip("`")
+    named = re.fullmatch(r"Object (missing required|contains unknown) field `([^`]+)`", reason)
+    if named is not None:
+        told = "is required" if named[1].startswith("missing") else "is not known"
+        return Fault(f"{path}.{named[2]}".removeprefix("."), told)
+    told = worded(reason)
+    words = choices(kind, path) if reason.startswith("Invalid enum value") else []
+    if words:
+        value = reason.removeprefix("Invalid enum value ")
+        told = f"{value} is none of {', '.join(words)}"
+    return Fault(path.removeprefix("."), told)
+
+
+def choices(kind: Any, path: str = "") -> list[str]:
+    """The words that a type takes at a place in it; none where no words are fixed.
+
+    Args:
+        kind: a type of msgspec's.
+        path: as msgspec writes it, without `$`: `.agents[0].status`.
+    """
+    # With a refusal, not with the start.
+    from msgspec import inspect  # noqa: PLC0415
+
+    there = list(_flat(inspect.type_info(kind)))
+    for name in re.findall(r"\.([^.\[\]]+)|\[", path):
+        there = [deeper for node in there for part in _parts(node, name) for deeper in _flat(part)]
+    found: list[str] = []
+    for node in there:
+        if isinstance(node, inspect.LiteralType):
+            found += map(str, node.values)
+        elif isinstance(node, inspect.EnumType):
+            found += [str(one.value) for one in node.cls]
+    return found
+
+
+def _flat(node: Any) -> Iterator[Any]:
+    """The members of a union, or the one type itself, without what is noted about it."""
+    if hasattr(node, "types"):
+        for one in node.types:
+            yield from _flat(one)
+    elif type(node).__name__ == "Metadata":
+        yield from _flat(node.type)
+    else:
+        yield node
+
+
+def _parts(node: Any, name: str) -> Iterator[Any]:
+    """What is in a type: its field of that name, or its items where there is no name."""
+    for field in getattr(node, "fields", ()) if name else ():
+        if field.encode_name == name:
+            yield field.type
+    if not name:
+        for inner in ("item_type", "value_type"):
+            if hasattr(node, inner):
+                yield getattr(node, inner)
+        yield from getattr(node, "item_types", ())
 
 
 def _kind(names: str) -> str:

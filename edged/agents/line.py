@@ -32,6 +32,9 @@ EVENT_MAX = 1 << 20
 ANSWER_MAX = 16 << 20
 """Bytes of one answer, however it is cut into events."""
 
+TOKEN_MAX = 1_024
+"""Bytes of a token as it is sent: an event of its own, with all that is said around it."""
+
 REFUSAL_MAX = 4_096
 AGAIN = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 522, 524, 529})
 """Statuses after which the same question may be answered."""
@@ -86,10 +89,12 @@ class Line:
         """
         question = msgspec.structs.replace(question, base_url=self.base)
         data = msgspec.json.encode(self._provider.body(question))
+        # One event always has room: the last of some servers repeats what was asked.
+        most = min(ANSWER_MAX, max(EVENT_MAX, question.max_tokens * TOKEN_MAX))
         wait = FIRST_WAIT_S
         for left in reversed(range(TRIES)):
             try:
-                return await self._once(data)
+                return await self._once(data, most)
             except _Refused as refused:
                 rotated = refused.status in SPENT and self._rotate()
                 if not left or not (rotated or refused.status in AGAIN):
@@ -124,8 +129,12 @@ class Line:
             return f"no server answers at {self.base}: start it, or mend base_url"
         return f"{self.base} broke off: {str(error) or type(error).__name__}"
 
-    async def _once(self, data: bytes) -> Said:
+    async def _once(self, data: bytes, most: int) -> Said:
         """Ask once.
+
+        Args:
+            data: the question.
+            most: bytes of the answer.
 
         Raises:
             _Refused: by a status.
@@ -159,27 +168,31 @@ class Line:
                 raise _Refused.of(answer, await answer.content.read(REFUSAL_MAX), self._now())
             reading = self._provider.Reading()
             if answer.content_type == "application/json":
-                reading.whole(_decoded(await _bounded(answer.content)))
+                reading.whole(_decoded(await _bounded(answer.content, most)))
             else:
-                await _read(answer.content, reading)
+                await _read(answer.content, reading, most)
             return reading.said()
 
 
-async def _read(content: aiohttp.StreamReader, reading: Reading) -> None:
-    async for data in _events(content):
+async def _read(content: aiohttp.StreamReader, reading: Reading, most: int) -> None:
+    async for data in _events(content, most):
         if data.strip() == b"[DONE]" or reading.take(_decoded(data)):
             return
 
 
-async def _events(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
+async def _events(content: aiohttp.StreamReader, most: int) -> AsyncIterator[bytes]:
     """The data of server-sent events (HTML Standard, section 9.2); names say nothing more."""
-    rest, lines, size = b"", [], 0
+    rest, lines, size = bytearray(), [], 0
     async for piece in content.iter_any():
         size += len(piece)
-        rest += piece
-        if size > ANSWER_MAX or len(rest) > EVENT_MAX:
-            raise RemoteProtocolError(f"the model's answer is larger than {ANSWER_MAX >> 20} MiB")
-        *whole, rest = rest.split(b"\n")
+        if size > most or len(rest) + len(piece) > EVENT_MAX:
+            raise _too_large(most)
+        # What came before has no end of a line: it is not looked through again.
+        end = piece.rfind(b"\n") + 1
+        whole = bytes(rest + piece[:end]).split(b"\n")[:-1] if end else []
+        if end:
+            rest.clear()
+        rest += piece[end:]
         for line in whole:
             text = line.rstrip(b"\r")
             if text.startswith(b"data:"):
@@ -191,13 +204,17 @@ async def _events(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
         yield b"\n".join(lines)
 
 
-async def _bounded(content: aiohttp.StreamReader) -> bytes:
-    data = b""
+def _too_large(most: int) -> RemoteProtocolError:
+    return RemoteProtocolError(f"the model's answer is larger than {most >> 10} KiB")
+
+
+async def _bounded(content: aiohttp.StreamReader, most: int) -> bytes:
+    data = bytearray()
     async for piece in content.iter_any():
         data += piece
-        if len(data) > ANSWER_MAX:
-            raise RemoteProtocolError(f"the model's answer is larger than {ANSWER_MAX >> 20} MiB")
-    return data
+        if len(data) > most:
+            raise _too_large(most)
+    return bytes(data)
 
 
 def _decoded(data: bytes) -> dict[str, Any]:

@@ -32,6 +32,9 @@ LAST = Told("This is your last answer: report now what you have, without calling
 CHARACTERS = 4
 """Of a token, where the server does not count them."""
 
+LONGEST = 16
+"""Bytes of a token on average at most: a server that counts fewer tokens is not believed."""
+
 GONE = "[this answer is left out: there was no room for it; call again if you need it]"
 
 
@@ -70,7 +73,7 @@ class Budget(msgspec.Struct, frozen=True):
 
     Attributes:
         turns: answers.
-        tokens: read and written, as the server counts them.
+        tokens: read and written, as the server counts them where that can be.
         answer_tokens: of one answer.
         temperature: None leaves it to the server.
         result: characters of a tool's answer that the model is shown.
@@ -144,7 +147,7 @@ async def work(
         )
         said = await model.ask(asked)
         progress.turns += 1
-        progress.tokens += said.usage.input + said.usage.output or _estimate(turns, said)
+        progress.tokens += _used(turns, said)
         progress.text = said.text or progress.text
         turns.append(said)
         await note(said)
@@ -193,9 +196,17 @@ def _cut(budget: Budget) -> str:
     )
 
 
-def _estimate(turns: list[Turn], said: Said) -> int:
-    """Tokens of a question and its answer; a budget holds also where nobody counts."""
-    return _length((turns, said)) // CHARACTERS
+def _used(turns: list[Turn], said: Said) -> int:
+    """Tokens of a question and its answer; a budget holds also where nobody counts, or lies."""
+    counted = said.usage.input + said.usage.output
+    written = sum(_length(_once(turn)) for turn in (*turns, said))
+    return max(counted, written // LONGEST) if counted else written // CHARACTERS
+
+
+def _once(turn: Turn) -> Turn:
+    """A turn in which nothing is there twice: some answers are kept in their own shape too."""
+    is_twice = isinstance(turn, Said) and turn.items
+    return msgspec.structs.replace(turn, text="", calls=()) if is_twice else turn
 
 
 def _length(value: Any) -> int:

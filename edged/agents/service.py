@@ -45,6 +45,7 @@ from edged.errors import (
 from edged.identity import Caller
 from edged.results import mask
 from edged.sections import ModelProvider, Subagent
+from edged.wording import faulted
 
 _T = TypeVar("_T")
 
@@ -322,9 +323,9 @@ class Service:
         elif action == "show":
             found = await self.get(caller, slug)
         elif action == "create":
-            found = await self.create(caller, msgspec.json.decode(agent, type=Creation))
+            found = await self.create(caller, _decoded(agent, Creation))
         elif action == "update":
-            found = await self.update(caller, slug, msgspec.json.decode(agent, type=Change))
+            found = await self.update(caller, slug, _decoded(agent, Change))
         elif action in ("enable", "disable"):
             status: Status = "enabled" if action == "enable" else "disabled"
             found = await self.update(caller, slug, Change(status=status))
@@ -777,6 +778,18 @@ async def _done(act: Callable[..., _T], *args: Any) -> tuple[_T, bool]:
         except asyncio.CancelledError:
             is_cancelled = True
     return doing.result(), is_cancelled
+
+
+def _decoded(data: bytes, kind: type[_T]) -> _T:
+    """An agent's fields.
+
+    Raises:
+        InvalidArgumentsError: they do not fit.
+    """
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except msgspec.ValidationError as error:
+        raise InvalidArgumentsError([faulted(error, kind)], "agent") from None
 
 
 def _require_owner(caller: Caller) -> None:

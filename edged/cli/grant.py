@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 from edged.cli import UsageError, show
@@ -96,7 +97,8 @@ def _told(path: str, answer: str, user: str, *, write: bool) -> str:
         deed = "write" if write else "read or write"
         return f"{user} may not {deed} {path}, until you forget or answer it again"
     until = {"once": "for one use", "session": SESSION}[answer]
-    return f"{user} may {may} {path} and what is below it, {until}"
+    below = "" if os.path.isfile(path) else " and what is below it"
+    return f"{user} may {may} {path}{below}, {until}"
 
 
 def _listed(found: dict[str, Any]) -> None:

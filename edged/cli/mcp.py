@@ -37,7 +37,11 @@ def options(parser: Parser) -> None:
 def run(args: Any) -> int:
     """Run the verb; returns the exit code."""
     if args.client:
-        words = [_program(), "mcp", *(["--socket", args.socket] if args.socket else [])]
+        # The client may run elsewhere, and without this shell's variables.
+        socket = args.socket or os.environ.get("EDGED_SOCKET")
+        words = [_program(), "mcp"]
+        if socket:
+            words += ["--socket", os.path.abspath(socket)]
         show.out(configuration(args.client, words))
         return 0
     return bridge(args.socket or paths.client_socket())
@@ -57,7 +61,7 @@ def configuration(client: str, words: list[str]) -> str:
     program, *rest = words
     server = {"command": program, "args": rest}
     if client == "pi":
-        return _extension()
+        return _extension(words)
     if client == "claude-code":
         return f"claude mcp add edged -- {shlex.join(words)}"
     if client == "codex":
@@ -75,13 +79,21 @@ def _program() -> str:
     return own if os.access(own, os.X_OK) else shutil.which("edged") or "edged"
 
 
-def _extension() -> str:
+_OWN = 'const OWN = ["edged", "mcp"];'
+"""The line of the extension that says what it starts."""
+
+
+def _extension(words: list[str]) -> str:
+    import json
+
     from edged.catalogue import seed_directory
 
     path = os.path.join(os.path.dirname(seed_directory()), "clients", "pi", "edged.ts")
     try:
         with open(path, encoding="utf-8") as file:
-            return file.read().removesuffix("\n")
+            text = file.read().removesuffix("\n")
     except OSError as error:
         reason = f"cannot be read: {error.strerror}: install edged again"
         raise ConfigError(reason, file=path) from None
+    # A JSON text and a list of them are TypeScript too.
+    return text.replace(_OWN, f"const OWN = {json.dumps(words)};")

@@ -452,10 +452,16 @@ class Cron:
 
     @staticmethod
     def _require(caller: Caller, job: Job, act: str) -> None:
+        by = job.caller
         if job.role == "owner" and not caller.is_owner:
             raise DeniedError(
                 f"job {job.name!r} runs with an owner's rights: only an owner may {act} it"
             )
+        here = (caller.channel, caller.chat_id)
+        if caller.channel and not caller.is_owner and here != (by.channel, by.chat_id):
+            # What may be called from there may be refused here (`tools.NAME.channels`).
+            from_ = f"{by.channel} {by.chat_id}".strip() or "no channel"
+            raise DeniedError(f"job {job.name!r} was added from {from_[:80]}: {act} it there")
         if caller.allowed is not None and not caller.allowed.issuperset(job.calls):
             names = ", ".join(job.calls)
             raise DeniedError(f"this tool may not {act} a job that calls {names}")

@@ -16,7 +16,7 @@ import msgspec
 
 from edged import __version__, jsonrpc
 from edged.errors import RemoteProtocolError, TooLargeError, UpstreamError
-from edged.mcp.types import LEGACY, META, MODERN, UNSUPPORTED_VERSION
+from edged.mcp.types import INSTANCE, LEGACY, META, MODERN, UNSUPPORTED_VERSION, VIA
 from edged.mcp.upstream.framing import ENDS, shown_id
 from edged.mcp.upstream.headers import Mirrored, mirrored, parameters
 
@@ -28,6 +28,12 @@ PROBE_S = 3.0
 PAGES_MAX = 200
 TOOLS_MAX = 2_000
 """Tools of one server."""
+
+VIA_MAX = 16
+"""Daemons one behind another, through which a tool is taken."""
+
+NAME_MAX = 64
+"""Characters by which a daemon is named."""
 
 ROUNDS_MAX = 8
 """How often one call may be answered with a request for more."""
@@ -96,7 +102,11 @@ class InputWantedError(UpstreamError):
 
 
 class RemoteTool(msgspec.Struct, frozen=True):
-    """A tool as its server lists it; schemas as they came."""
+    """A tool as its server lists it; schemas as they came.
+
+    Attributes:
+        via: instances of edged that it comes through, the nearest first.
+    """
 
     name: str
     title: str | None = None
@@ -105,6 +115,7 @@ class RemoteTool(msgspec.Struct, frozen=True):
     output_schema: Any = msgspec.field(name="outputSchema", default=None)
     annotations: Any = None
     execution: Any = None
+    via: tuple[str, ...] = msgspec.field(name=VIA, default=())
 
 
 class Listing(NamedTuple):
@@ -150,11 +161,20 @@ class _Initialized(msgspec.Struct):
     version: str = msgspec.field(name="protocolVersion", default=LEGACY[-1])
     capabilities: dict[str, Any] = {}
     server: Any = msgspec.field(name="serverInfo", default=None)
+    meta: Any = msgspec.field(name="_meta", default=None)
 
 
 class _Page(msgspec.Struct):
     tools: list[msgspec.Raw] = []
     cursor: str | None = msgspec.field(name="nextCursor", default=None)
+
+
+class _Origin(msgspec.Struct):
+    via: list[str] = msgspec.field(name=VIA, default_factory=list)
+
+
+class _Marked(msgspec.Struct):
+    meta: _Origin = msgspec.field(name="_meta", default_factory=_Origin)
 
 
 class _Named(msgspec.Struct):
@@ -175,6 +195,7 @@ class _Unsupported(msgspec.Struct):
 OnProgress = Callable[[str], None]
 _decode = msgspec.json.Decoder(_Incoming).decode
 _called = msgspec.json.Decoder(Called).decode
+_decode_origin = msgspec.json.Decoder(_Marked).decode
 _encode = msgspec.json.Encoder().encode
 _MODERN_META = {
     META + "protocolVersion": MODERN,
@@ -196,28 +217,34 @@ class Client:
         version: the revision that is spoken.
         capabilities: the server's.
         server: what it says of itself.
+        instance: which daemon it is; empty of one that is not edged.
         skipped: lines that were no messages, answers that nobody waited for, and the like.
         useful: bytes of answers that were waited for.
         on_tools_changed: called when the server says that its list changed.
     """
 
-    def __init__(self, *, respond: Respond | None = None, probe_s: float = PROBE_S) -> None:
+    def __init__(
+        self, *, respond: Respond | None = None, probe_s: float = PROBE_S, instance: str = ""
+    ) -> None:
         """A session without a link; give `link` before the first request.
 
         Args:
             respond: answers what the server asks; None refuses.
             probe_s: see `PROBE_S`.
+            instance: of the daemon whose client this is; it takes no tool of its own.
         """
         self.link: Link
         self.era: Era | None = None
         self.version = MODERN
         self.capabilities: dict[str, Any] = {}
         self.server: dict[str, Any] = {}
+        self.instance = ""
         self.skipped = 0
         self.useful = 0
         self.on_tools_changed: Callable[[], None] = lambda: None
         self._respond = respond
         self._probe_s = probe_s
+        self._own = instance
         self._pending: dict[int, _Pending] = {}
         self._last_id = 0
         self._lost: UpstreamError | None = None
@@ -424,7 +451,7 @@ class Client:
             known: what it spoke the last time.
 
         Raises:
-            UpstreamError: it speaks none, or is gone.
+            UpstreamError: it speaks none, is gone, or is this very daemon.
         """
         if known == "legacy":
             try:
@@ -435,6 +462,8 @@ class Client:
         elif not await self._probe():
             await self._initialize()
         assert self.era is not None  # noqa: S101  both ways set it
+        if self._own and self.instance == self._own:
+            raise UpstreamError("it is this board itself, whose tools are here already: remove it")
         return self.era
 
     async def _probe(self) -> bool:
@@ -490,6 +519,7 @@ class Client:
         self.era, self.version = "modern", MODERN
         self.capabilities = found.capabilities
         self.server = _info(found.meta.get(META + "serverInfo") or found.server)
+        self.instance = _instance(found.meta)
 
     async def _initialize(self) -> None:
         params = {
@@ -508,6 +538,7 @@ class Client:
             raise UpstreamError(text)
         self.era, self.version = "legacy", found.version
         self.capabilities, self.server = found.capabilities, _info(found.server)
+        self.instance = _instance(found.meta)
         self._notify("notifications/initialized", {})
 
     @property
@@ -575,6 +606,11 @@ class Client:
             if len(found) >= TOOLS_MAX:
                 problems.append(f"only its first {TOOLS_MAX} tools are taken")
                 break
+        own = [name for name, tool in found.items() if self._own and self._own in tool.via]
+        if own:
+            problems.append(f"{len(own)} of this board's own tools, which come back over it")
+        for name in own:
+            del found[name]
         self._mirrored = marks
         self._as_tasks = frozenset(n for n, tool in found.items() if _needs_task(tool.execution))
         return Listing(list(found.values()), problems)
@@ -588,6 +624,12 @@ class Client:
     ) -> None:
         try:
             tool = msgspec.json.decode(raw, type=RemoteTool)
+            via = _decode_origin(raw).meta.via if b'"edged/via"' in raw else []
+            if self.instance or via:
+                nearest = (self.instance,) if self.instance else ()
+                tool = msgspec.structs.replace(tool, via=(*nearest, *via))
+            if len(tool.via) > VIA_MAX or any(len(one) > NAME_MAX for one in tool.via):
+                raise ValueError(f"it comes through over {VIA_MAX} boards")
             fields = mirrored(tool.input_schema) if not self.link.is_stream else {}
         except (msgspec.DecodeError, RecursionError, ValueError) as error:
             if len(problems) < PAGES_MAX:
@@ -684,6 +726,12 @@ def _info(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
         return {}
     return {key: str(value[key])[:100] for key in ("name", "title", "version") if key in value}
+
+
+def _instance(meta: Any) -> str:
+    """Which daemon a server says that it is; empty of one that is not edged."""
+    found = meta.get(INSTANCE) if isinstance(meta, dict) else None
+    return found[:NAME_MAX] if isinstance(found, str) else ""
 
 
 def _name_of(raw: bytes) -> str:

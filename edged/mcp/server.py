@@ -29,8 +29,10 @@ from edged.errors import (
     RemoteProtocolError,
 )
 from edged.events import Event
+from edged.icons import icons
 from edged.identity import Caller
 from edged.mcp.types import (
+    INSTANCE,
     LEGACY,
     LEVELS,
     META,
@@ -366,7 +368,7 @@ class Connection:
             value = {"resultType": "complete", **value}
             if listing:
                 value |= {"ttlMs": LIST_TTL_MS, "cacheScope": "private"}
-            value["_meta"] = {META + "serverInfo": SERVER}
+            value["_meta"] = {**value.get("_meta", {}), META + "serverInfo": SERVER}
         self.send(jsonrpc.result(request.id, value), request.id, 0)
 
     def _notified(self, method: str, params: bytes) -> None:
@@ -464,8 +466,9 @@ class Connection:
             {
                 "protocolVersion": self.version,
                 "capabilities": LEGACY_CAPABILITIES,
-                "serverInfo": SERVER,
+                "serverInfo": {**SERVER, "icons": icons("hardware")},
                 "instructions": INSTRUCTIONS,
+                **self._identified(),
             },
         )
 
@@ -476,9 +479,15 @@ class Connection:
                 "supportedVersions": [MODERN, *LEGACY],
                 "capabilities": MODERN_CAPABILITIES,
                 "instructions": INSTRUCTIONS,
+                **self._identified(),
             },
             listing=True,
         )
+
+    def _identified(self) -> dict[str, Any]:
+        """Which daemon this is: one that reaches itself must find out."""
+        instance = self.control.services.instance
+        return {"_meta": {INSTANCE: instance}} if instance else {}
 
     def _set_level(self, request: Request) -> None:
         level = msgspec.json.decode(request.params or b"{}", type=_Level).level

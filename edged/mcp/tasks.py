@@ -46,7 +46,7 @@ class Task:
         self.caller = caller
         self.watchers: dict[object, Callable[[dict[str, Any]], None]] = {}
         self._tasks = tasks
-        self._call = call
+        self._call: Call | None = call
         self._clock = tasks.control.services.clock
         limit = call.tool.timeout_s if call.tool is not None else 0.0
         self._ttl_ms = int((limit + KEPT_S) * 1_000)
@@ -130,11 +130,14 @@ class Task:
 
     def cancel(self) -> None:
         """Ask its call to end."""
-        self._call.cancel()
+        if self._call is not None:
+            self._call.cancel()
 
     def ended(self) -> None:
         """Its call is over."""
-        call = self._call
+        call, self._call = self._call, None
+        if call is None:
+            return
         if call.interrupted is not None:
             code, text, data = error_of(call.interrupted)
             error = {"code": code, "message": text} | ({} if data is None else {"data": data})

@@ -21,6 +21,12 @@ MODERN = "2026-07-28"
 META = "io.modelcontextprotocol/"
 """Prefix of the keys in `_meta` that are the specification's."""
 
+INSTANCE = "edged/instance"
+"""In `_meta` of what a daemon says of itself: which one it is."""
+
+VIA = "edged/via"
+"""In `_meta` of a tool of another server: the daemons that it comes through."""
+
 TASKS = META + "tasks"
 """The extension for calls that go on after their answer (SEP-2663)."""
 

@@ -147,7 +147,9 @@ def open_bind(bind: Bind) -> int | None:
                     " put the directory itself there"
                 )
         if bind.identity and _identity(fd) != bind.identity:
-            raise SandboxSetupError(f"{bind.source} is no longer what it was: another is there")
+            raise SandboxSetupError(
+                f"{bind.source} is no longer what it was: another is there: ask for it again"
+            )
     except FileNotFoundError:
         _close(fd)
         if bind.optional:

@@ -31,7 +31,7 @@ from edged.errors import (
 )
 from edged.events import Events
 from edged.identity import Caller
-from edged.policy import Grant, covers
+from edged.policy import Grant, covers, is_there
 from edged.sandbox import bwrap
 from edged.sandbox.outcome import Outcome
 from edged.sandbox.pool import Pool
@@ -334,7 +334,11 @@ class Shell:
         chosen = {
             grant.id: grant
             for grant in grants
-            if grant.duration == "session" and not self._refused_in(caller, grant)
+            if grant.duration == "session"
+            # What is not there, or no longer, is no part of a sandbox; who names it is told.
+            and grant.anchor in ("", grant.path)
+            and is_there(grant)
+            and not self._refused_in(caller, grant)
         }
         links: list[tuple[str, str]] = []
         for seen in looked:

@@ -66,6 +66,27 @@ async def tool_call(params: Call, ctx: Context) -> Result:
     return await ctx.call(params.name, msgspec.json.encode(params.arguments))
 
 
+FOUND = {
+    "type": "object",
+    "properties": {
+        "tools": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {
+                    "name": {"type": "string"},
+                    "description": {"type": "string"},
+                    "inputSchema": {"type": "object"},
+                },
+                "required": ["name", "description"],
+            },
+        },
+        "total": {"type": "integer", "description": "How many match."},
+        "turns": {"type": "integer", "description": "For how many turns they are unlocked."},
+    },
+    "required": ["tools", "total", "turns"],
+}
+
 SCHEMAS_MAX = 40_000
 """Bytes of one answer's schemas: whole, or left to `tool_describe`, and never cut."""
 
@@ -94,6 +115,7 @@ class Pattern(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     requires=("mcp", "mcp.discovery"),
     aliases={"query": "pattern", "regex": "pattern"},
     hints=READS,
+    output_schema=FOUND,
 )
 async def tool_search_tool_regex(params: Pattern, ctx: Context) -> Result:
     """Search by a pattern, which runs where it can be ended."""
@@ -125,6 +147,7 @@ class Query(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     requires=("mcp", "mcp.discovery"),
     aliases={"pattern": "query", "text": "query"},
     hints=READS,
+    output_schema=FOUND,
 )
 async def tool_search_tool_bm25(params: Query, ctx: Context) -> Result:
     """Search by words."""

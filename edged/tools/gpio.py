@@ -60,6 +60,21 @@ class Gpio(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = False
 
 
+STATE = {
+    "type": "object",
+    "description": "A line: its value, its edges, or what a channel gives; else all lines.",
+    "properties": {
+        "line": {"type": "string"},
+        "value": {"type": "boolean"},
+        "edges": {"type": "array", "items": {"type": "object"}},
+        "timed_out": {"type": "boolean"},
+        "channel": {"type": "string"},
+        "period_ns": {"type": "integer"},
+        "duty_ns": {"type": "integer"},
+    },
+}
+
+
 @tool(
     "gpio",
     label="GPIO lines",
@@ -68,6 +83,7 @@ class Gpio(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     hints=ACTS,
     aliases={"name": "line", "state": "value", "level": "value", "pin": "line"},
     timeout_s=310.0,
+    output_schema=STATE,
 )
 async def gpio(params: Gpio, ctx: Context) -> Result:
     """List, read, drive or watch the board's GPIO lines (a value is the logical level)."""

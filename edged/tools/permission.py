@@ -10,6 +10,7 @@ from msgspec import Meta
 
 from edged import results
 from edged.errors import DeniedError, Fault, InvalidArgumentsError
+from edged.policy import is_there
 from edged.results import Result
 from edged.tool import Ask, Context, Hints, tool
 
@@ -35,6 +36,17 @@ class RequestPermission(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     ] = 0
 
 
+ANSWER = {
+    "type": "object",
+    "properties": {
+        "status": {"type": "string", "enum": ["granted", "denied", "pending"]},
+        "path": {"type": "string"},
+        "request_id": {"type": ["string", "null"], "description": "For the owner's answer."},
+    },
+    "required": ["status", "path", "request_id"],
+}
+
+
 @tool(
     "request_permission",
     label="Ask the owner",
@@ -42,6 +54,7 @@ class RequestPermission(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     config_key="exec.ask_permission",
     hints=Hints(destructive=False, idempotent=True, open_world=False),
     timeout_s=WAIT_MAX + 60,
+    output_schema=ANSWER,
     aliases={"timeout": "wait", "purpose": "reason", "cmd": "command"},
 )
 async def request_permission(params: RequestPermission, ctx: Context) -> Result:
@@ -94,7 +107,8 @@ def _allowed(workspace: Workspace, ctx: Context, place: Place, params: RequestPe
             raise InvalidArgumentsError([Fault("path", str(error))]) from None
         return ""
     if found is not None:
-        return "the owner granted it already"
+        # What was there when it was granted may be gone, and another in its place.
+        return "the owner granted it already" if is_there(found) else ""
     return "it is yours" if place.root else "the owner's configuration allows it"
 
 

@@ -52,7 +52,7 @@ from edged.transports._openapi import (
 )
 from edged.transports._streams import Stream
 from edged.transports.unix import caller_of, peer_uid
-from edged.wording import worded
+from edged.wording import faulted
 
 T = TypeVar("T")
 
@@ -221,11 +221,10 @@ class Request:
         try:
             return msgspec.json.decode(data or b"{}", type=kind)
         except msgspec.ValidationError as error:
-            reason, _, path = str(error).partition(" - at `$")
-            told = worded(reason)
-            if "unknown field" in reason and not path:
-                told += f"; the body takes: {_fields(kind)}"
-            raise InvalidArgumentsError([Fault(path.strip(".`"), told)]) from None
+            fault = faulted(error, kind)
+            if "unknown field" in str(error) and "." not in fault.path:
+                fault = fault._replace(reason=f"{fault.reason}; the body takes: {_fields(kind)}")
+            raise InvalidArgumentsError([fault]) from None
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             takes = f"send one object, which takes: {_fields(kind)}"
             raise RemoteProtocolError(f"the body is not JSON: {error}: {takes}") from None

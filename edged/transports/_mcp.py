@@ -59,8 +59,8 @@ SESSIONS = 64
 QUEUED = 256
 """Messages that wait for one stream; beyond half of them what may be lost is lost."""
 
-QUEUED_BYTES = 1 << 20
-"""Likewise bytes, beyond which what may be lost is lost."""
+QUEUED_BYTES = 2 << 20
+"""Likewise bytes."""
 
 KEPT = 256
 """Events of a session that can be asked for again."""
@@ -152,7 +152,7 @@ class _Flow:
         """One message more; the last one where `ends` says how."""
         if self.is_lost:
             return
-        if len(self.waiting) >= QUEUED:
+        while self.waiting and (len(self.waiting) >= QUEUED or self.size > QUEUED_BYTES):
             self.take()
         self.waiting.append((event, line))
         self.size += len(line)
@@ -182,7 +182,7 @@ class _Flow:
     @property
     def congested(self) -> bool:
         """Whether its reader is far behind."""
-        return len(self.waiting) > QUEUED // 2 or self.size > QUEUED_BYTES
+        return len(self.waiting) > QUEUED // 2 or self.size > QUEUED_BYTES // 2
 
     async def first(self, patience_s: float) -> bool:
         """Wait until something is there; whether it is the one answer."""
@@ -295,11 +295,16 @@ class _Session:
         """By number; those whose stream was cut are in `_cut_off` too."""
         self._cut_off: dict[int, _Flow] = {}
         self.connection = Connection(
-            sessions.control,
-            caller,
-            self._send,
-            congested=lambda about: self.flows.get(about, self.general).congested,
+            sessions.control, caller, self._send, congested=self._is_behind
         )
+
+    def _is_behind(self, about: bytes) -> bool:
+        """Whether the reader of a request's messages, or of those at large, is far behind.
+
+        What nobody reads yet makes room by itself.
+        """
+        flow = self.flows.get(about, self.general)
+        return flow.congested and (flow is not self.general or flow.reader is not None)
 
     @property
     def is_busy(self) -> bool:
@@ -312,7 +317,15 @@ class _Session:
         return (own.user, own.role, own.peer) == (caller.user, caller.role, caller.peer)
 
     def flow(self, raw_id: bytes) -> _Flow:
-        """Where what belongs to a request goes."""
+        """Where what belongs to a request goes.
+
+        Raises:
+            BusyError: too many requests are open.
+        """
+        most = self._sessions.max_calls
+        if self.connection.pending >= most:
+            text = f"{most} requests of the session are open (socket.max_calls): wait for an end"
+            raise BusyError(text)
         self._numbers += 1
         flow = self.flows[raw_id] = self._undelivered[self._numbers] = _Flow(self._numbers)
         return flow
@@ -394,6 +407,7 @@ class Sessions:
 
     def __init__(self, api: Api) -> None:
         self.control = api.control
+        self.max_calls = api.max_calls
         self.notices = Notices(api.control)
         self._idle_s = api.timing.session_s
         self._monotonic = api.control.services.clock.monotonic
@@ -429,7 +443,8 @@ class Sessions:
 
     def end(self, session: _Session) -> None:
         """A session is over."""
-        del self._sessions[session.id]
+        if self._sessions.pop(session.id, None) is None:
+            return
         self._places.leave(session.caller.who, owner=session.caller.is_owner)
         self.notices.leave(session.connection)
         session.close()
@@ -712,10 +727,6 @@ async def _in_session(request: Request, message: jsonrpc.Message, data: bytes) -
         return request.empty(202)
     if connection.is_open(message.id):
         return _fault(request, message.id, jsonrpc.INVALID_REQUEST, "this id is in use")
-    most = request.api.max_calls
-    if connection.pending >= most:
-        text = f"{most} requests of this session are open (socket.max_calls): wait for one to end"
-        raise BusyError(text)
     flow = session.flow(message.id)
     session.posts += 1
     try:
@@ -732,6 +743,9 @@ async def _in_session(request: Request, message: jsonrpc.Message, data: bytes) -
     finally:
         session.posts -= 1
         session.left(flow)
+        if headers and not connection.version:
+            # What was to begin it was refused.
+            _sessions(request).end(session)
 
 
 def _session(request: Request) -> _Session:

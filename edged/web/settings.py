@@ -14,9 +14,10 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from edged import plugins
+from edged.config import fault_of_url
 from edged.errors import Fault, InvalidArgumentsError
+from edged.sections import PROXIES, WebProvider
 from edged.sections import Web as Section
-from edged.sections import WebProvider, check_proxy
 from edged.store import Store
 from edged.web.guard import is_near
 from edged.web.providers import Info
@@ -239,17 +240,14 @@ class SettingsFile:
         if body.prefer_native is not UNSET:
             acts = msgspec.structs.replace(acts, prefer_native=body.prefer_native)
         if isinstance(body.proxy, str) and body.proxy != _hidden(self.now.proxy):
-            try:
-                check_proxy(body.proxy)
-            except ValueError as error:
-                faults.append(Fault("proxy", str(error)))
+            if fault := fault_of_url(body.proxy, PROXIES):
+                faults.append(Fault("proxy", fault))
             secrets = msgspec.structs.replace(secrets, proxy=body.proxy)
         providers, keys = dict(acts.providers), dict(secrets.keys)
         for given, one in body.settings.items():
             name = _id(given, ORDER, f"settings.{given[:64]}", faults)
-            if isinstance(one.base_url, str) and not _is_base(one.base_url):
-                place = f"settings.{given[:64]}.base_url"
-                faults.append(Fault(place, "must begin with http:// or https://, or be empty"))
+            if isinstance(one.base_url, str) and (fault := fault_of_url(one.base_url)):
+                faults.append(Fault(f"settings.{given[:64]}.base_url", fault))
             providers[name] = _changed(providers.get(name, ProviderAct()), one)
             new = _keys_of(one)
             if new is not None:
@@ -324,10 +322,6 @@ def _keys_of(body: ProviderBody) -> list[str] | None:
 
 def _unique(keys: list[str]) -> list[str]:
     return list(dict.fromkeys(key.strip() for key in keys if key.strip()))
-
-
-def _is_base(url: str) -> bool:
-    return not url or url.startswith(("http://", "https://"))
 
 
 def _hidden(proxy: str) -> str:

@@ -1,6 +1,7 @@
-"""The same echo on FastMCP over stdio."""
+"""The same echo on FastMCP, over stdio; with a port as argument over HTTP."""
 
 import logging
+import sys
 
 from fastmcp import FastMCP
 
@@ -14,4 +15,8 @@ async def echo(text: str) -> str:
     return text
 
 
-app.run(transport="stdio", show_banner=False)
+if sys.argv[1:]:
+    port = int(sys.argv[1])
+    app.run(transport="http", host="127.0.0.1", port=port, show_banner=False, log_level="warning")
+else:
+    app.run(transport="stdio", show_banner=False)

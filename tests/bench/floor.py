@@ -1,7 +1,7 @@
 """The least asyncio + msgspec server that answers `initialize`, a list and an echo call.
 
 No schema checks, no registry, no rights: what a daemon adds is its own cost.
-Usage: floor.py PATH
+Usage: floor.py PATH of a Unix socket, or floor.py PORT for the same over aiohttp
 """
 
 import asyncio
@@ -62,4 +62,23 @@ async def main(path):
     await server.serve_forever()
 
 
-asyncio.run(main(sys.argv[1]))
+async def main_http(port):
+    from aiohttp import web
+
+    async def post(request):
+        return web.Response(
+            body=answer(loads(await request.read())), content_type="application/json"
+        )
+
+    app = web.Application()
+    app.router.add_post("/mcp", post)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", port).start()
+    await asyncio.Event().wait()
+
+
+if sys.argv[1].isdecimal():
+    asyncio.run(main_http(int(sys.argv[1])))
+else:
+    asyncio.run(main(sys.argv[1]))

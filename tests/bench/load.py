@@ -82,6 +82,9 @@ class Lines(asyncio.Protocol):
         self.out.write(json.dumps(message).encode() + b"\n")
         return future
 
+    def close(self) -> None:
+        self.out.close()
+
     async def initialize(self) -> None:
         await self.ask("initialize", INIT)
         note = {"jsonrpc": "2.0", "method": "notifications/initialized"}

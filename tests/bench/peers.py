@@ -1,8 +1,9 @@
-"""edged beside what one would take instead: the SDKs' servers and FastMCP; one run for all.
+"""edged beside what one would take instead: the SDKs' servers, FastMCP, mcpo; one run for all.
 
 Every server runs all the time, on one CPU, and is asked in turn, so that what else the machine
 does hits all of them. A ratio is the median of those of the rounds. Over stdio 16 clients are
-as many calls in flight on one pipe, over the socket as many connections.
+as many calls in flight on one pipe, over the socket and HTTP as many connections. Each peer
+speaks the revision that it is fastest in.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import socket
 import statistics
 import subprocess
 import sys
@@ -31,6 +33,7 @@ from tests.bench.load import (
     running,
     tree,
 )
+from tests.bench.posts import Door
 from tests.bench.table import Table
 
 SECONDS = 0.5
@@ -40,7 +43,11 @@ CLIENTS = (1, 16)
 IDLE_S = 1.5
 PATIENCE_S = 60.0
 EVERYTHING = "@modelcontextprotocol/server-everything/dist/index.js"
+# What one token may ask for in a second is limited; this is a load.
+CONFIG = "tools: {echo: {enabled: true}}\nhttp: {rate: 1000000, burst: 1000000}\n"
 FASTMCP = ("fastmcp==4.2.3",)
+# mcpo 0.0.20 starts neither with mcp 2 nor with FastAPI 0.165.
+MCPO = ("mcpo==0.0.20", "mcp<2", "fastapi<0.129")
 PYTHON_PEERS = ("Python SDK", "FastMCP")
 
 
@@ -53,6 +60,7 @@ class Server:
         argv: how it is started.
         reach: opens so many clients; None: over its own stdin and stdout.
         argument: of its `echo`.
+        env: variables beside the bench's own.
         loads: what was measured, by clients.
         started_ms: from its start to its first list.
         held_mib: proportional set size of its processes, idle.
@@ -62,6 +70,7 @@ class Server:
     argv: list[str]
     reach: Callable[[], Awaitable[Client]] | None = None
     argument: str = "text"
+    env: dict[str, str] = field(default_factory=dict)
     loads: dict[int, list[Load]] = field(default_factory=dict)
     started_ms: list[float] = field(default_factory=list)
     held_mib: float = 0.0
@@ -71,7 +80,7 @@ class Server:
     @property
     def options(self) -> dict:
         ends = subprocess.PIPE if self.reach is None else subprocess.DEVNULL
-        return {"stdin": ends, "stdout": ends}
+        return {"stdin": ends, "stdout": ends, "env": os.environ | self.env}
 
     @contextlib.asynccontextmanager
     async def clients(self, count: int) -> AsyncIterator[Sequence[Client]]:
@@ -82,7 +91,7 @@ class Server:
         made = [await self.reach() for _ in range(count)]
         yield made
         for one in made:
-            one.out.close()
+            one.close()
 
     async def answer(self, process: subprocess.Popen) -> Client:
         """A client of a server that was just started, once it has listed its tools."""
@@ -108,8 +117,16 @@ class Server:
                 return client
 
     async def _first(self, client: Client) -> None:
-        answer = await client.ask("tools/list", {})
-        assert b'"echo"' in answer, answer
+        if getattr(client, "is_plain", False):
+            # An API without a list: its first answer.
+            await self.use(client)
+        else:
+            assert b'"echo"' in await client.ask("tools/list", {})
+
+    async def use(self, client: Client) -> None:
+        """Call it once."""
+        call = {"name": "echo", "arguments": {self.argument: "up"}}
+        assert b"up" in await client.ask("tools/call", call)
 
     def lead(self, peer: Server, count: int) -> float:
         """Calls per second, to those of a peer in the same rounds."""
@@ -129,19 +146,35 @@ class Server:
 
 def measure(table: Table, directory: str) -> None:
     os.sched_setaffinity(0, {1})
-    servers = _servers(directory)
-    _started(servers)
+    lines, posts = (
+        _lines(os.path.join(directory, "lines")),
+        _posts(os.path.join(directory, "http")),
+    )
+    _started([*lines, *posts])
     with contextlib.ExitStack() as stack:
-        asyncio.run(_all(servers, stack))
-    _told(table, servers)
+        asyncio.run(_all([*lines, *posts], stack))
+    wrong = sum(
+        load.wrong for one in (*lines, *posts) for loads in one.loads.values() for load in loads
+    )
+    table.row("wrong answers", wrong, at_most=0, unit=" ")
+    table.note("start and idle memory; calls/s, p50 and p99 with 1 and with 16 clients")
+    for way, servers in (("lines", lines), ("http", posts)):
+        for one in servers:
+            table.note(
+                f"{one.name:<14} {way:<5} {min(one.started_ms):>5.0f} ms "
+                f"{one.held_mib:>4.0f} MiB  {one.shown()}"
+            )
+    _told_of_lines(table, *lines)
+    _told_of_posts(table, *posts)
 
 
 def _script(name: str, *words: str, python: str = sys.executable) -> list[str]:
     return [python, os.path.join(HERE, name), *words]
 
 
-def _servers(home: str) -> list[Server]:
+def _lines(home: str) -> list[Server]:
     """Those over the socket and those over stdio."""
+    os.makedirs(home)
     path, floor = f"{home}/edged.sock", f"{home}/floor.sock"
     own = os.path.join(os.path.dirname(sys.executable), "edged")
     everything = [npm.NODE, str(npm.modules("mcp") / EVERYTHING), "stdio"]
@@ -159,6 +192,57 @@ def _servers(home: str) -> list[Server]:
         Server("Python SDK", _script("sdk_echo.py")),
         Server("FastMCP", _script("fastmcp_echo.py", python=fastmcp)),
         Server("TypeScript SDK", everything, argument="message"),
+    ]
+
+
+def _free(*names: str) -> dict[str, int]:
+    """A port for each, which nobody listens on."""
+    with contextlib.ExitStack() as stack:
+        links = {name: stack.enter_context(socket.socket()) for name in names}
+        for link in links.values():
+            link.bind(("127.0.0.1", 0))
+        return {name: link.getsockname()[1] for name, link in links.items()}
+
+
+def _posts(home: str) -> list[Server]:
+    """Those over HTTP."""
+    os.makedirs(home)
+    ports = _free("floor", "edged", "Python SDK", "FastMCP", "mcpo", "TypeScript SDK")
+    fastmcp = venvs.python("fastmcp", *FASTMCP)
+    mcpo = os.path.join(os.path.dirname(venvs.python("mcpo", *MCPO)), "mcpo")
+    everything = [npm.NODE, str(npm.modules("mcp") / EVERYTHING), "streamableHttp"]
+
+    def at(name: str, era: str) -> Callable[[], Awaitable[Client]]:
+        return lambda: Door(ports[name], era).connect()
+
+    async def owner() -> Client:
+        with open(f"{home}/data/token") as file:
+            headers = {"Authorization": f"Bearer {file.read().strip()}"}
+        return await Door(ports["edged"], "modern", headers).connect()
+
+    def words(name: str) -> str:
+        return str(ports[name])
+
+    serve = [mcpo, "--host", "127.0.0.1", "--port", words("mcpo"), "--log-level", "ERROR", "--"]
+    return [
+        Server("floor", _script("floor.py", words("floor")), at("floor", "modern")),
+        Server("edged", edged(home, CONFIG, "--http", f"127.0.0.1:{ports['edged']}"), owner),
+        Server(
+            "Python SDK", _script("sdk_echo.py", words("Python SDK")), at("Python SDK", "modern")
+        ),
+        Server(
+            "FastMCP",
+            _script("fastmcp_echo.py", words("FastMCP"), python=fastmcp),
+            at("FastMCP", "modern"),
+        ),
+        Server("mcpo", [*serve, *_script("sdk_echo.py")], at("mcpo", "/{}")),
+        Server(
+            "TypeScript SDK",
+            everything,
+            at("TypeScript SDK", "legacy"),
+            argument="message",
+            env={"PORT": words("TypeScript SDK")},
+        ),
     ]
 
 
@@ -188,8 +272,7 @@ async def _all(servers: list[Server], stack: contextlib.ExitStack) -> None:
         server.process = stack.enter_context(running(server.argv, **server.options))
         client = await server.answer(server.process)
         server.pipe = client if server.reach is None else None
-        call = {"name": "echo", "arguments": {server.argument: "up"}}
-        assert b"up" in await client.ask("tools/call", call)
+        await server.use(client)
     await asyncio.sleep(IDLE_S)
     for server in servers:
         server.held_mib = sum(pss_mib(pid) for pid in tree(server.process.pid))
@@ -204,24 +287,24 @@ async def _all(servers: list[Server], stack: contextlib.ExitStack) -> None:
                     server.loads.setdefault(count, []).append(load)
 
 
-def _told(table: Table, servers: list[Server]) -> None:
-    wrong = sum(load.wrong for one in servers for loads in one.loads.values() for load in loads)
-    table.row("wrong answers", wrong, at_most=0, unit=" ")
-    table.note("start and idle memory; calls/s, p50 and p99 with 1 and with 16 clients")
-    for one in servers:
-        way = "stdio" if one.reach is None else "socket"
-        table.note(
-            f"{one.name:<14} {way:<6} {min(one.started_ms):>5.0f} ms {one.held_mib:>4.0f} MiB  "
-            f"{one.shown()}"
-        )
-    floor, daemon, pipe, *peers = servers
+def _said(count: int) -> str:
+    return f"calls/s, {count} clients" if count > 1 else "calls/s, 1 client"
+
+
+def _bound(wanted: float, floor: Server, peer: Server, count: int) -> float:
+    """Most of a call with one client is this client's own time (as in `calls`)."""
+    return round(min(wanted, 0.8 * floor.lead(peer, count)), 2)
+
+
+def _told_of_lines(
+    table: Table, floor: Server, daemon: Server, pipe: Server, *peers: Server
+) -> None:
     for count in CLIENTS:
-        said = f"calls/s, {count} clients" if count > 1 else "calls/s, 1 client"
+        said = _said(count)
         _lead(table, f"{said}, socket to asyncio", daemon, floor, count, 0.6)
         for peer in peers:
             if peer.name in PYTHON_PEERS:
-                # With one client most of a call is this client's own time (as in `calls`).
-                bound = round(min(5, 0.8 * floor.lead(peer, count)), 2)
+                bound = _bound(5, floor, peer, count)
                 _lead(table, f"{said}, socket to {peer.name}", daemon, peer, count, bound)
                 ratio = pipe.lead(peer, count)
                 table.note(f"{said}, through the pipe to {peer.name}: {ratio:.1f} ×")
@@ -239,6 +322,20 @@ def _told(table: Table, servers: list[Server]) -> None:
             table.row(f"start of the pipe, {peer.name}'s to it", ratio, at_least=5)
             ratio = min(peer.started_ms) / min(daemon.started_ms)
             table.note(f"start of the daemon, {peer.name}'s to it: {ratio:.1f} ×")
+
+
+def _told_of_posts(table: Table, floor: Server, own: Server, *peers: Server) -> None:
+    for count in CLIENTS:
+        _lead(table, f"{_said(count)}, HTTP to aiohttp", own, floor, count, 0.6)
+        for peer in peers:
+            if peer.name == "TypeScript SDK":
+                ratio = own.lead(peer, count)
+                table.note(f"{_said(count)}, HTTP to {peer.name}: {ratio:.2f} ×")
+            else:
+                bound = _bound(2, floor, peer, count)
+                _lead(table, f"{_said(count)}, HTTP to {peer.name}", own, peer, count, bound)
+    for peer in peers:
+        table.note(f"memory, HTTP, to {peer.name}: {own.held_mib / peer.held_mib:.2f} ×")
 
 
 def _lead(table: Table, claim: str, own: Server, peer: Server, count: int, bound: float) -> None:

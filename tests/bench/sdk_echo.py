@@ -1,6 +1,7 @@
-"""The same echo on the official Python SDK over stdio."""
+"""The same echo on the official Python SDK, over stdio; with a port as argument over HTTP."""
 
 import logging
+import sys
 
 from mcp.server import MCPServer
 
@@ -14,4 +15,7 @@ async def echo(text: str) -> str:
     return text
 
 
-app.run(transport="stdio")
+if sys.argv[1:]:
+    app.run(transport="streamable-http", host="127.0.0.1", port=int(sys.argv[1]))
+else:
+    app.run(transport="stdio")

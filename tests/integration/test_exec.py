@@ -783,6 +783,24 @@ async def test_another_directory_of_the_same_name_is_not_what_was_granted(box, o
     assert "is no longer what it was: another is there" in result.for_llm
 
 
+async def test_a_grant_of_what_is_gone_is_in_nobodys_way(box, outside):
+    """A command that names it is told; any other runs, and the place can be granted anew."""
+    for name in ("gone", "swapped"):
+        (outside / name).mkdir()
+        box.grant(str(outside / name))
+        (outside / name).rmdir()
+    (outside / "kept").mkdir()
+    (outside / "swapped").mkdir()
+    box.grant(str(outside / "later"))
+    assert (await box.exec(command="echo fine")).for_llm == "fine"
+    assert "is missing" in (await box.exec(command=f"ls {outside}/gone")).for_llm
+    assert "was not there when" in (await box.exec(command=f"ls {outside}/later")).for_llm
+    assert "ask for it again" in (await box.exec(command=f"ls {outside}/swapped")).for_llm
+    box.grant(str(outside / "swapped"))
+    (outside / "swapped" / "a").write_text("")
+    assert (await box.exec(command=f"ls {outside}/swapped")).for_llm == "a"
+
+
 @pytest.mark.parametrize("path", ["/", "/proc", "/dev"])
 async def test_grant_of_the_sandboxs_own_places_is_refused(box, path):
     with contextlib.suppress(Exception):

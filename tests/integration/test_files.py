@@ -153,8 +153,15 @@ def test_permission_is_answered_by_the_command_line(daemon, ada, outside):
     assert daemon.cli("grant", "--forget", name).returncode == 0
     done = daemon.cli("grant", path, "session", "--user", ADA, "--write")
     assert done.returncode == 0
-    told = f"{ADA} may read and write {path} and what is below it, until its session ends"
+    told = f"{ADA} may read and write {path}, until its session ends"
     assert " ".join(done.stdout.split()).startswith(told)
+    folder = str(outside)
+    done = daemon.cli("grant", folder, "deny", "--user", "nobody@example.org")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "user: nobody here is nobody@example.org: there are " in done.stderr
+    done = daemon.cli("grant", f"{folder}/none", "once", "--user", ADA)
+    assert done.returncode == 1
+    assert "is not there: make it first" in done.stderr
     done = daemon.cli("grant", path.lstrip("/"), "once")
     assert done.returncode == 2
     assert "name the whole path, from /" in done.stderr

@@ -100,6 +100,19 @@ def test_a_server_that_does_not_start_is_told_by_its_test(daemon):
     run(daemon, "remove", "bad")
 
 
+def test_a_script_that_the_server_may_not_see_is_told_with_the_option(daemon, script):
+    """It exists for its owner: that the file is not there would be no answer."""
+    run(daemon, "add", "blind", "--", "python3", script)
+    done = run(daemon, "test", "blind")
+    told = f"{script} exists here, but the server may not see it: --read {script}"
+    assert told in " ".join(done.stderr.split())
+    run(daemon, "add", "blind", "--replace", "--", "python3", "server.py")
+    done = run(daemon, "test", "blind")
+    assert f"{daemon.data}/mcp/blind/server.py" in done.stderr
+    assert "write the whole path" in done.stderr
+    run(daemon, "remove", "blind")
+
+
 def test_the_api_does_the_same(daemon, script):
     """OpenAPI has it; owners only."""
     body = {"name": "api", "server": {"command": "python3", "args": [script], "read": [script]}}
@@ -174,3 +187,43 @@ def test_an_added_server_wins_and_outlives_the_daemon(serving, until):
         run(second, "remove", "fixed")
         assert rows(second)["fixed"]["origin"] == "configuration"
         until("they are hidden", lambda: "mcp_fixed_echo" not in second.cli("tools").stdout)
+
+
+def reach(daemon, other, name):
+    """Add `other` to a daemon's servers, its tools listed; the row after its test."""
+    (daemon.folder / "bearer").write_text(f"Bearer {(other.data / 'token').read_text().strip()}")
+    header = ("--header", f"Authorization=@{daemon.folder}/bearer")
+    run(daemon, "add", name, "--core", "--replace", *header, f"{other.url}/mcp")
+    return run(daemon, "test", name)
+
+
+def test_a_board_that_reaches_itself_does_not_grow(serving):
+    """Directly it refuses itself; over another board its own tools do not come back."""
+    with serving() as one, serving() as two:
+        refused = reach(one, one, "self")
+        assert "MCP server self: it is this board itself" in refused.stderr
+        assert rows(one)["self"]["health"]["tools"] == 0
+        run(one, "remove", "self")
+        assert reach(one, two, "two").returncode == 0
+        own = rows(one)["two"]["health"]["tools"]
+        for _ in range(3):
+            assert reach(two, one, "one").returncode == 0
+            assert reach(one, two, "two").returncode == 0
+            assert {rows(two)["one"]["health"]["tools"], rows(one)["two"]["health"]["tools"]} == {
+                own
+            }
+        left_out = [f"{own} of this board's own tools, which come back over it"]
+        assert rows(one)["two"]["health"]["left_out"] == left_out
+
+
+def test_tools_are_listed_while_the_search_for_them_is_switched_off(daemon, script, until):
+    """As where the configuration switches it off: else nothing would reach them."""
+    until("fixed is ready", lambda: rows(daemon)["fixed"]["health"]["tools"])
+    words = ("tools", "--socket", daemon.socket)
+    listed = lambda: daemon.edged(*words).stdout  # noqa: E731  asked again and again
+    assert "mcp_fixed_echo" not in listed()
+    assert daemon.edged(*words, "--disable", "mcp.discovery").returncode == 0
+    assert "mcp_fixed_echo" in listed()
+    assert daemon.call("mcp_fixed_echo", text="hi").for_llm == "hi"
+    assert daemon.edged(*words, "--enable", "mcp.discovery").returncode == 0
+    assert "mcp_fixed_echo" not in listed()

@@ -8,14 +8,17 @@ import threading
 
 import pytest
 
-from edged.client import SocketClient
+from edged.client import SocketClient, raise_remote
 from edged.errors import (
+    WIRE,
     BusyError,
     CallTimeoutError,
+    DeniedError,
     EdgedError,
     NoDaemonError,
     NotFoundError,
     RemoteProtocolError,
+    StoreError,
     UnknownToolError,
 )
 
@@ -102,6 +105,8 @@ def test_request_returns_the_result_and_ignores_what_is_announced(talk):
     [
         ("unknown_tool", UnknownToolError),
         ("busy", BusyError),
+        ("denied", DeniedError),
+        ("store", StoreError),
         ("not_found", NotFoundError),
         ("protocol_remote", RemoteProtocolError),
         ("a code of a later daemon", EdgedError),
@@ -116,6 +121,15 @@ def test_refusal_comes_back_as_the_error_of_its_code(talk, code, kind):
         client.request("x")
     assert str(raised.value) == "no: do that"
     assert type(raised.value) is kind
+
+
+@pytest.mark.parametrize("code", WIRE)
+def test_words_of_every_refusal_arrive(code):
+    """Some classes are OSErrors too, or take more than words."""
+    with pytest.raises(EdgedError) as raised:
+        raise_remote("no: do that", {"code": code})
+    assert str(raised.value) == "no: do that"
+    assert raised.value.code == code
 
 
 def test_refusal_of_the_connection_itself_is_told(talk):

@@ -1,10 +1,13 @@
 """Error codes and the table that maps them to the wires."""
 
 import builtins
+import inspect
 
 import pytest
 
 from edged import errors
+from edged.cli import guarded
+from edged.client import raise_remote
 from edged.errors import WIRE, BusError, ConfigError, EdgedError, Fault
 
 
@@ -103,3 +106,23 @@ def test_a_failed_transfer_is_told_without_the_number_before_it():
     error = BusError(13, "edged may not open /dev/ttyS0")
     assert (str(error), error.errno) == ("edged may not open /dev/ttyS0", 13)
     assert str(BusError("odd")) == "odd"
+
+
+@pytest.mark.parametrize("kind", list(leaves()))
+def test_an_error_of_another_process_has_its_text_and_all_that_its_class_has(kind, capsys):
+    """The client rebuilds what the daemon refused with by its code and its text alone."""
+    with pytest.raises(kind) as found:
+        raise_remote("w.md:3: odd", {"code": kind.code})
+    assert type(found.value) is kind
+    assert str(found.value) == "w.md:3: odd"
+    _, *needs = inspect.signature(kind.__init__).parameters.values()
+    required = [p for p in needs if p.kind is p.POSITIONAL_OR_KEYWORD and p.default is p.empty]
+    given = [() if p.name == "faults" else "x" for p in required]
+    attributes = vars(kind(*given))
+    assert {name for name in attributes if not hasattr(found.value, name)} == set()
+
+    def fails():
+        raise found.value
+
+    assert guarded(fails) in (1, 3)
+    assert capsys.readouterr().err == "edged: w.md:3: odd\n"

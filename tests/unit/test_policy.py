@@ -359,3 +359,58 @@ def test_events_tell_of_answers(desk):
     kind, user, data = desk.seen[-1]
     assert (kind, user, data["answer"]) == ("permission.answered", ADA.user, "once")
     json.dumps(data)
+
+
+def test_denial_takes_back_what_was_granted_there_before(desk):
+    """What `edged grant` lists as allowed is allowed."""
+    path = desk.path("srv")
+    for place, duration in ((path, "session"), (desk.path("srv/in"), "once")):
+        desk.policy.decide(ADA.user, place, duration, OWNER, write=True)
+    desk.policy.decide(BOB.user, path, "session", OWNER)
+    desk.policy.decide(ADA.user, path, "deny", OWNER, write=True)
+    rights = [(one.user, one.write) for one in desk.policy.grants()]
+    assert rights == [(ADA.user, False), (ADA.user, False), (BOB.user, False)]
+    assert desk.find(path), "reading was not refused"
+    desk.policy.decide(ADA.user, path, "deny", OWNER)
+    assert [one.user for one in desk.policy.grants()] == [BOB.user]
+    assert [one.user for one in desk.restarted().grants()] == []
+
+
+def test_grant_is_answered_anew_by_its_id(desk):
+    """README: the same id answers anew."""
+    grant = desk.granted(desk.path("srv"), "session")
+    again = desk.policy.answer(grant.id, "once", OWNER)
+    assert desk.policy.grants() == [again]
+    assert desk.policy.answer(grant.id, "deny", OWNER) is None
+    assert desk.policy.grants() == []
+    with pytest.raises(DeniedError):
+        desk.find(grant.path)
+
+
+def test_request_that_was_answered_and_is_over_is_told_so(desk):
+    """Another than one that never was."""
+    grant = desk.granted(desk.path("srv"), "once")
+    desk.policy.use(grant)
+    with pytest.raises(NotFoundError, match=rf"{grant.id} was answered already \(once\)"):
+        desk.policy.answer(grant.id, "once", OWNER)
+    with pytest.raises(NotFoundError, match="lists those that wait"):
+        desk.policy.answer("nope", "once", OWNER)
+
+
+@pytest.mark.parametrize(
+    ("name", "write"), [("srv/new", False), ("srv/new/file", True), ("srv/file/new", True)]
+)
+def test_owner_grants_nothing_that_is_not_there(desk, name, write):
+    """Most probably it is misspelt; a denial may be of what comes later."""
+    (desk.folder / desk.path("srv") / "file").touch()
+    path = str(desk.folder / name)
+    with pytest.raises(InvalidArgumentsError, match=f"{path} is not there: make it first"):
+        desk.policy.decide(ADA.user, path, "once", OWNER, write=write)
+    assert desk.policy.pending() == []
+    desk.policy.decide(ADA.user, path, "deny", OWNER, write=write)
+
+
+def test_owner_grants_a_file_that_is_to_be_written(desk):
+    """The directory that it goes into is there."""
+    path = f"{desk.path('srv')}/new"
+    assert desk.policy.decide(ADA.user, path, "once", OWNER, write=True).path == path

@@ -5,6 +5,7 @@ import pytest
 
 from edged import results
 from edged.errors import NotFoundError, UnknownToolError
+from edged.icons import icons
 from edged.registry import FORMATS, LISTS_MAX, PAGE, TURN_S, Registry, Session
 from edged.testing.clock import FakeClock
 from edged.tool import READS, Tool
@@ -569,6 +570,7 @@ def test_each_provider_gets_the_shape_of_its_own_interface(registry):
             "title": "Weather",
             "description": "Tells it.",
             "inputSchema": SCHEMA,
+            "icons": icons("system"),
             "annotations": {
                 "title": "Weather",
                 "readOnlyHint": True,

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from msgspec import Meta
 
-from edged.wording import worded
+from edged.wording import faulted, worded
 
 
 class Body(msgspec.Struct, forbid_unknown_fields=True):
@@ -45,3 +45,33 @@ def test_refusal_is_told_without_types_of_python(given, told):
 
 def test_what_has_no_words_of_ours_is_told_as_it_is():
     assert worded("Rules of its own say no") == "rules of its own say no"
+
+
+class Whole(msgspec.Struct, forbid_unknown_fields=True):
+    bodies: list[Body] = []
+    named: dict[str, Body | None] = {}
+
+
+@pytest.mark.parametrize(
+    ("given", "fault"),
+    [
+        ({"bodies": [{}]}, ("bodies[0].count", "is required")),
+        ({"badies": []}, ("badies", "is not known")),
+        ({"bodies": [{"count": 1, "x": 2}]}, ("bodies[0].x", "is not known")),
+        ({"bodies": [{"count": 0}]}, ("bodies[0].count", "must be an integer, at least 1")),
+        (
+            {"bodies": [{"count": 1}, {"count": 1, "word": "no"}]},
+            ("bodies[1].word", "'no' is none of off, on"),
+        ),
+        (
+            {"named": {"a": {"count": 1, "word": "no"}}},
+            ("named[...].word", "'no' is none of off, on"),
+        ),
+        ([], ("", "must be an object, not a list")),
+    ],
+)
+def test_a_fault_has_its_place_and_the_words_that_would_do(given, fault):
+    """A program marks the field of a form by the path; a person sees what to write."""
+    with pytest.raises(msgspec.ValidationError) as caught:
+        msgspec.convert(given, Whole)
+    assert faulted(caught.value, Whole) == fault

@@ -33,6 +33,8 @@ PATH = "/messages"
 BASE = "https://api.anthropic.com/v1"
 VERSION = "2023-06-01"
 
+_INPUT = "partial_json"
+
 
 def headers(key: str) -> dict[str, str]:
     """Who asks, and in which version."""
@@ -79,8 +81,8 @@ class Reading:
 
     def __init__(self) -> None:
         self._blocks: dict[int, dict[str, Any]] = {}
-        self._json: dict[int, str] = {}
-        """Inputs of tools so far, by block."""
+        self._pieces: dict[int, dict[str, list[str]]] = {}
+        """What came of each block since it was begun, by the name of the text."""
         self._usage = Usage()
         self._stop = ""
         self._is_whole = False
@@ -96,7 +98,8 @@ class Reading:
         elif kind == "content_block_start":
             if index >= CALLS_MAX:
                 raise RemoteProtocolError(f"the model's answer has more than {CALLS_MAX} parts")
-            self._blocks[index] = dict(one(event.get("content_block")))
+            self._blocks[index] = one(event.get("content_block"))
+            self._pieces[index] = {}
         elif kind == "content_block_delta":
             self._add(index, one(event.get("delta")))
         elif kind == "message_delta":
@@ -107,16 +110,15 @@ class Reading:
         return self._is_whole
 
     def _add(self, index: int, delta: dict[str, Any]) -> None:
-        block = self._blocks.get(index)
-        if block is None:
+        pieces = self._pieces.get(index)
+        if pieces is None:
             raise RemoteProtocolError("the model's answer goes on in a part that was never begun")
         kind = delta.get("type")
         if kind == "input_json_delta":
-            self._json[index] = self._json.get(index, "") + text(delta.get("partial_json"))
-            return
+            pieces.setdefault(_INPUT, []).append(text(delta.get(_INPUT)))
         for name in ("text", "thinking", "signature"):
             if kind == f"{name}_delta":
-                block[name] = text(block.get(name)) + text(delta.get(name))
+                pieces.setdefault(name, []).append(text(delta.get(name)))
 
     def _count(self, usage: object) -> None:
         found = one(usage)
@@ -140,12 +142,14 @@ class Reading:
         if not self._is_whole:
             raise RemoteProtocolError("the model's answer ended in the middle")
         words, calls, items = [], [], []
-        for index, block in sorted(self._blocks.items()):
+        for index, begun in sorted(self._blocks.items()):
+            added = {name: "".join(rows) for name, rows in self._pieces.get(index, {}).items()}
+            written = added.pop(_INPUT, "")
+            block = begun | {name: text(begun.get(name)) + more for name, more in added.items()}
             item = block
             if block.get("type") == "text":
                 words.append(text(block.get("text")))
             elif block.get("type") == "tool_use":
-                written = self._json.get(index, "")
                 given = msgspec.json.encode(block.get("input") or {}).decode()
                 call = ToolCall(text(block.get("id")), text(block.get("name")), written or given)
                 calls.append(call)

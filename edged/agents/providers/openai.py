@@ -5,7 +5,6 @@ Source: OpenAI API reference, Chat, "Create chat completion" and its streaming c
 
 from __future__ import annotations
 
-import re
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -47,7 +46,6 @@ refuses a question for a single length or pattern that it cannot express in it.
 
 _NAMED = frozenset({"properties", "$defs", "definitions"})
 _VALUES = frozenset({"enum", "const", "default", "examples", "required"})
-_THOUGHTS = re.compile(r"\s*<think>.*?</think>\s*", re.DOTALL)
 
 
 def headers(key: str) -> dict[str, str]:
@@ -123,14 +121,22 @@ def _messages(turn: Turn) -> list[dict[str, Any]]:
     return [message]
 
 
+class _Call:
+    """A call so far: its pieces are joined once, however many there are."""
+
+    def __init__(self, call_id: str) -> None:
+        self.id = call_id
+        self.name: list[str] = []
+        self.arguments: list[str] = []
+
+
 class Reading:
     """One streamed answer: `chat.completion.chunk` objects."""
 
     def __init__(self) -> None:
         self._text: list[str] = []
-        self._calls: list[list[str]] = []
-        """Id, name, arguments so far."""
-        self._at: dict[int, list[str]] = {}
+        self._calls: list[_Call] = []
+        self._at: dict[int, _Call] = {}
         """The call that each index stands for now."""
         self._stop = ""
         self._usage = Usage()
@@ -168,18 +174,18 @@ class Reading:
         for row in many(delta.get("tool_calls")):
             function = one(row.get("function"))
             call = self._call(number(row.get("index")), text(row.get("id")))
-            call[1] += text(function.get("name"))
-            call[2] += text(function.get("arguments"))
+            call.name.append(text(function.get("name")))
+            call.arguments.append(text(function.get("arguments")))
 
-    def _call(self, index: int, call_id: str) -> list[str]:
+    def _call(self, index: int, call_id: str) -> _Call:
         """The call that a piece belongs to; some servers give all of them the index 0."""
         call = self._at.get(index)
-        if call is None or (call_id and call[0] and call_id != call[0]):
+        if call is None or (call_id and call.id and call_id != call.id):
             if len(self._calls) >= CALLS_MAX:
                 raise RemoteProtocolError(f"the model wants more than {CALLS_MAX} tools at once")
-            call = self._at[index] = [call_id, "", ""]
+            call = self._at[index] = _Call(call_id)
             self._calls.append(call)
-        call[0] = call[0] or call_id
+        call.id = call.id or call_id
         return call
 
     def said(self) -> Said:
@@ -187,9 +193,16 @@ class Reading:
         if not self._stop:
             raise RemoteProtocolError("the model's answer ended in the middle")
         calls = tuple(
-            ToolCall(call_id or f"call_{index}", name, arguments)
-            for index, (call_id, name, arguments) in enumerate(self._calls)
+            ToolCall(call.id or f"call_{index}", "".join(call.name), "".join(call.arguments))
+            for index, call in enumerate(self._calls)
         )
         # Some servers leave what a model thought in its text; it is neither told nor sent back.
-        words = _THOUGHTS.sub("", "".join(self._text), count=1)
+        words = _without_thoughts("".join(self._text))
         return Said(words, calls, self._usage, self._stop)
+
+
+def _without_thoughts(words: str) -> str:
+    """Leave out the first `<think>` with its end; linear, whatever a model falls into."""
+    head, begun, rest = words.partition("<think>")
+    _, ended, tail = rest.partition("</think>")
+    return head.rstrip() + tail.lstrip() if begun and ended else words

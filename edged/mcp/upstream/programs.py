@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import shutil
 from typing import Protocol
 
@@ -21,7 +22,7 @@ from edged.sandbox.account import tool_account
 from edged.sandbox.pool import Pool
 from edged.sandbox.profile import MIB, Bind, Limits, Profile
 from edged.sandbox.run import Job
-from edged.sandbox.service import FOREVER_S
+from edged.sandbox.service import FOREVER_S, Service
 from edged.sections import McpServer
 from edged.store import make_directory
 
@@ -35,6 +36,11 @@ ENV_FILE_MAX = 64 << 10
 NODE_RESERVE = 2 << 30
 """Bytes that Node and its workers map and do not use (see `Limits.data_reserve`)."""
 
+_IN_HOME = re.compile(rf"(?<![\w/]){HOME}(?![\w-])")
+_MISSING = re.compile(
+    r"no such file|cannot find|can't open|not found|does not exist", re.IGNORECASE
+)
+_QUOTED = re.compile(r"""(?<![\w/])(/[^\s'"`:,;]+)""")
 _SHOWN = ("/usr/", "/bin/", "/sbin/", "/lib")
 
 
@@ -87,7 +93,7 @@ class Program:
         variables = self._variables()
         await asyncio.to_thread(self._prepare)
         service = pool.serve(self._job(variables))
-        return _Link(pool, service, client, flood_s=self._flood_s)
+        return _Link(pool, service, client, self, flood_s=self._flood_s)
 
     def _job(self, env: dict[str, str]) -> Job:
         settings = self._settings
@@ -149,6 +155,24 @@ class Program:
             path == one or path.startswith(f"{one.rstrip('/')}/") for one in listed
         )
 
+    def seen_here(self, text: str) -> str:
+        """A text of the program with its home named as it is on the board."""
+        return _IN_HOME.sub(lambda _: self._home, text)
+
+    def explained(self, cause: str) -> str:
+        """Why it ended, with what to do where it lacks a path that is on the board."""
+        if _MISSING.search(cause) is None or self._sandboxes.is_off:
+            return cause
+        named = [found.group(1) for found in _QUOTED.finditer(cause)]
+        for word in (*named, *self._settings.argv[1:]):
+            if not word.startswith("/") or word.startswith(self._home) or self._is_shown(word):
+                continue
+            if (word in named or word in cause) and os.path.exists(word):
+                return f"{cause}: {word} exists here, but the server may not see it: --read {word}"
+        if self._home in cause and any(_is_lacking(cause, w) for w in self._settings.argv[1:]):
+            return f"{cause}: it begins in a home of its own: write the whole path"
+        return cause
+
     def _variables(self) -> dict[str, str]:
         settings = self._settings
         found = {"HOME": HOME, "npm_config_update_notifier": "false", "PYTHONUNBUFFERED": "1"}
@@ -186,17 +210,31 @@ class Program:
 
 
 class _Link(StdioLink):
-    """A link that gives its program back to the pool."""
+    """A link that gives its program back to the pool, and names things as they are here."""
 
-    def __init__(self, pool: Pool, *parts: object, flood_s: float) -> None:
-        super().__init__(*parts, flood_s=flood_s)  # type: ignore[arg-type]  # passed through
-        self._pool = pool
+    def __init__(
+        self, pool: Pool, service: Service, client: Client, program: Program, *, flood_s: float
+    ) -> None:
+        self._pool, self._program = pool, program
+        super().__init__(service, client, flood_s=flood_s)
+
+    @property
+    def errors(self) -> str:
+        return self._program.seen_here(super().errors)
+
+    def _explained(self, cause: str) -> str:
+        return self._program.explained(cause)
 
     async def close(self) -> None:
         try:
             await super().close()
         finally:
             self._pool.give_back(self._service)
+
+
+def _is_lacking(cause: str, word: str) -> bool:
+    """Whether a relative path of its arguments is what it did not find."""
+    return not word.startswith(("/", "-", "@")) and f"/{word.removeprefix('./')}" in cause
 
 
 def stored(directory: str, enough: int) -> int:

@@ -125,6 +125,7 @@ class Server:
         plain: Callable[[str], str] = str,
         timing: Timing = Timing(),  # noqa: B008  a frozen value
         jitter: Callable[[], float] = random.random,
+        instance: str = "",
     ) -> None:
         """A server that was not started.
 
@@ -139,6 +140,7 @@ class Server:
             plain: a text without secrets.
             timing: see there.
             jitter: a number from 0 to 1.
+            instance: of this daemon, as of `Client`.
         """
         self.name, self.settings = name, settings
         self.state: State = "asleep"
@@ -149,6 +151,7 @@ class Server:
         self._open_link = open_link
         self._spawn, self._learnt, self._changed = spawn, learnt, changed
         self._timing, self._jitter, self._plain = timing, jitter, plain
+        self._instance = instance
         self._has_tools = known is not None
         self._client: Client | None = None
         self._link: Opened | None = None
@@ -251,7 +254,7 @@ class Server:
         self._set("starting", self.error)
         self._starts += 1
         self._list_due = None
-        client = Client()
+        client = Client(instance=self._instance)
         link: Opened | None = None
         limit = seconds(self.settings.connect)
         listener: asyncio.Task[None] | None = None

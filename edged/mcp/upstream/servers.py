@@ -43,6 +43,9 @@ from edged.tool import Context, Permissions, Status, Tool
 ADDED = McpServers.FILE
 """Of the store: servers that owners added, secrets and all (mode 0600)."""
 
+DISCOVERY = "mcp.discovery"
+"""The family of the searches."""
+
 SERVERS_MAX = 64
 _SECRET_WORDS = ("KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL", "AUTH")
 
@@ -55,6 +58,7 @@ class Surroundings(msgspec.Struct, frozen=True):
         base: the configuration's directory.
         tools: settings of single tools, by their published names.
         secrets: values that no status may show.
+        instance: of this daemon, whose own tools it takes from nobody.
     """
 
     data: str
@@ -67,6 +71,7 @@ class Surroundings(msgspec.Struct, frozen=True):
     publish: Callable[[str, str, dict[str, Any]], None]
     tools: dict[str, ToolSettings] = {}
     secrets: tuple[str, ...] = ()
+    instance: str = ""
 
 
 class Servers:
@@ -85,6 +90,8 @@ class Servers:
         self._servers: dict[str, Server] = {}
         self._published: dict[str, tuple[list[RemoteTool], tuple[str, ...]]] = {}
         """What each listed the last time, and what of it could not be published."""
+        self._is_hiding = around.registry.is_on(DISCOVERY)
+        around.registry.on_change.append(self._on_switch)
 
     def _settings(self) -> dict[str, McpServer]:
         """All by name; what an owner added wins."""
@@ -110,6 +117,7 @@ class Servers:
             known=known,
             plain=lambda text: self._plain(text, settings),
             timing=self._timing,
+            instance=self._around.instance,
         )
         self._servers[name] = server
         if known is not None:
@@ -165,6 +173,16 @@ class Servers:
         _ = self._around.spawn(self._keep(server.name, known))
         return refused
 
+    def _on_switch(self) -> None:
+        """Hide the tools, or list them, where an owner switched the search for them."""
+        is_hiding = self._around.registry.is_on(DISCOVERY)
+        if is_hiding == self._is_hiding:
+            return
+        self._is_hiding = is_hiding
+        for name, (tools, _) in [*self._published.items()]:
+            if name in self._servers:
+                self._publish(self._servers[name], tools)
+
     def _publish(self, server: Server, tools: list[RemoteTool]) -> tuple[str, ...]:
         settings, found, refused = server.settings, [], []
         everyone = self._settings()
@@ -187,7 +205,8 @@ class Servers:
         status: Status = "disabled" if one is not None and one.enabled is False else "enabled"
         hidden = settings.deferred
         if hidden is msgspec.UNSET:
-            hidden = self._section.discovery.enabled
+            # What nothing could find is not hidden.
+            hidden = self._is_hiding
         secrets, is_program = _secrets(settings), settings.link == "stdio"
 
         async def run(params: Given, ctx: Context) -> Result:
@@ -205,6 +224,7 @@ class Servers:
             permissions=_permissions(settings),
             status=status,
             hidden=bool(hidden) or (one is not None and one.hidden),
+            via=remote.via,
         )
 
     # What is kept ---------------------------------------------------------------------------
@@ -359,6 +379,7 @@ class Servers:
 
     async def close(self) -> None:
         """End all of them, together."""
+        self._around.registry.on_change.remove(self._on_switch)
         await asyncio.gather(*(server.close() for server in self._servers.values()))
 
 

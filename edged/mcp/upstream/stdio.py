@@ -31,6 +31,10 @@ FLOOD_S = 10.0
 LAST_LINES, LAST_MAX = 30, 300
 """Lines that are looked at for the last words, and characters of these."""
 
+NPM_LINES = 4
+"""Its first are a code, and what that means."""
+
+_NPM = re.compile(r"npm (?:error|ERR!)\s*(?:code\s+)?(?:\d{3}(?:\s+|$))?(.*)")
 _TELLING = re.compile(r"error\b|exception|cannot|not found|failed|denied|refused", re.IGNORECASE)
 
 
@@ -140,8 +144,12 @@ class StdioLink:
             for line in self._lines:
                 self._take(line)
             self._lines.clear()
-            cause, words = self._service.why(), last_words(self._service.errors)
-            self.lost.set_result(f"{cause}: {words}" if words else cause)
+            cause, words = self._service.why(), last_words(self.errors)
+            self.lost.set_result(self._explained(f"{cause}: {words}" if words else cause))
+
+    def _explained(self, cause: str) -> str:
+        """Why it ended, with what to do where that is known."""
+        return cause
 
     @property
     def errors(self) -> str:
@@ -171,7 +179,14 @@ class StdioLink:
 
 
 def last_words(errors: str) -> str:
-    """The line of standard error that says most of an end: the last that tells of an error."""
-    lines = [line.strip() for line in errors.strip().splitlines()[-LAST_LINES:]]
+    """What of standard error says most of an end: the last line that tells of an error.
+
+    Of npm it is the first ones: it ends with where its log is.
+    """
+    lines = [line.strip() for line in errors.strip().splitlines()]
+    said = [found.group(1) for line in lines if (found := _NPM.fullmatch(line))]
+    if said := [*dict.fromkeys(filter(None, said))]:
+        return f"npm: {'; '.join(said[:NPM_LINES])}"[:LAST_MAX]
+    lines = lines[-LAST_LINES:]
     telling = [line for line in lines if _TELLING.search(line)]
     return (telling or lines or [""])[-1][:LAST_MAX]

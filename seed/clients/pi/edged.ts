@@ -12,7 +12,10 @@ import { spawn, type ChildProcess } from "node:child_process";
 import type { ExtensionAPI } from "@mariozechner/pi-coding-agent";
 import { Type } from "typebox";
 
-const COMMAND = (process.env.EDGED_MCP || "edged mcp").trim().split(/\s+/);
+/** Where `edged mcp --client pi` printed this, that machine's own command. */
+const OWN = ["edged", "mcp"];
+const NAMED = process.env.EDGED_MCP?.trim();
+const COMMAND = NAMED ? NAMED.split(/\s+/) : OWN;
 const PROTOCOL = "2025-11-25";
 /** Milliseconds for a connection, and for a list; a call has the tool's own limit. */
 const ANSWER_MS = 30_000;
@@ -154,7 +157,7 @@ class Board {
 			return;
 		}
 		if (message.method === "notifications/progress") {
-			const { progressToken, message: words } = message.params;
+			const { progressToken, message: words } = message.params ?? {};
 			if (words) this.waiting.get(progressToken)?.progress?.(words);
 		} else if (message.method === "notifications/tools/list_changed") {
 			this.changed();
@@ -189,6 +192,12 @@ function shown(content: Block[]): any[] {
 	});
 }
 
+const PI_TOOLS = new Set(["bash", "edit", "find", "grep", "ls", "read", "write"]);
+
+function shownName(name: string): string {
+	return PI_TOOLS.has(name) ? `edged_${name}` : name;
+}
+
 function text(content: Block[]): string {
 	return content.map((block) => block.text ?? `(${block.type})`).join("\n");
 }
@@ -216,11 +225,14 @@ export default async function (pi: ExtensionAPI) {
 		const facts = JSON.stringify(tool);
 		if (registered.get(tool.name) === facts) return;
 		registered.set(tool.name, facts);
+		const description = tool.description ?? tool.name;
 		pi.registerTool({
-			name: tool.name,
+			// A tool of the board never stands in for one of pi's own.
+			name: shownName(tool.name),
 			label: tool.title ?? tool.annotations?.title ?? tool.name,
-			description: tool.description ?? tool.name,
-			promptSnippet: (tool.description ?? tool.name).split("\n", 1)[0],
+			description,
+			// What strangers wrote of their tools is no part of the prompt.
+			promptSnippet: tool.name.startsWith("mcp_") ? undefined : description.split("\n", 1)[0],
 			parameters: Type.Unsafe<Record<string, unknown>>(tool.inputSchema),
 			async execute(_id, params, signal, onUpdate) {
 				const to = await connected();
@@ -245,7 +257,8 @@ export default async function (pi: ExtensionAPI) {
 				const gone = [...registered.keys()].filter((name) => !names.has(name));
 				for (const name of gone) registered.delete(name);
 				if (gone.length) {
-					pi.setActiveTools(pi.getActiveTools().filter((name) => !gone.includes(name)));
+					const away = gone.map(shownName);
+					pi.setActiveTools(pi.getActiveTools().filter((name) => !away.includes(name)));
 				}
 			})
 			.catch((error) => console.error(String(error.message ?? error)))

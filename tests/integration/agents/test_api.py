@@ -114,7 +114,14 @@ def test_what_is_required_is_asked_for(clean, absent):
     del given[absent]
     status, refused = clean.http("/api/agent/create", given)
     assert (status, refused["code"]) == (400, "invalid_arguments")
-    assert absent in refused["detail"]
+    assert refused["faults"] == [{"path": absent, "reason": "is required"}]
+
+
+def test_a_field_that_no_agent_has_is_named(clean):
+    """Contract, section 6: each fault with its path."""
+    status, refused = create(clean, modle="x")
+    assert status == 400
+    assert [fault["path"] for fault in refused["faults"]] == ["modle"]
 
 
 @pytest.mark.parametrize(
@@ -214,9 +221,9 @@ def test_the_socket_has_the_same(clean):
     assert clean.ask("edged/agents", action="tasks") == {"tasks": []}
     with pytest.raises(NotFoundError):
         clean.ask("edged/agents", action="task", task_id="none")
-    with pytest.raises(EdgedError, match="system_prompt is required"):
+    with pytest.raises(EdgedError, match="agent: system_prompt: is required"):
         clean.ask("edged/agents", action="create", agent={"name": "x"})
-    with pytest.raises(EdgedError, match="none of its words"):
+    with pytest.raises(EdgedError, match="status: 'on' is none of disabled, enabled"):
         clean.ask("edged/agents", action="update", slug="researcher", agent={"status": "on"})
 
 

@@ -17,11 +17,11 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
+from edged.cli.mcp import configuration
 from edged.testing import running
 from tests import npm
 
 ROOT = Path(__file__).parents[3]
-EXTENSION = ROOT / "seed/clients/pi/edged.ts"
 PI = "@mariozechner/pi-coding-agent/dist/cli.js"
 BOUND_S = 120.0
 
@@ -84,11 +84,12 @@ def folder():
         yield made
 
 
-async def start_pi(home: Path, model: Model, socket: str, *words: str):
+async def start_pi(home: Path, model: Model, socket: str, *words: str, **env: str):
     """Starts pi as a person would with the extension installed."""
+    own = [sys.executable, "-m", "edged", "mcp", "--socket", socket]
     agent = home / ".pi/agent"
     (agent / "extensions").mkdir(parents=True)
-    (agent / "extensions/edged.ts").write_text(EXTENSION.read_text())
+    (agent / "extensions/edged.ts").write_text(configuration("pi", own))
     provider = {
         "baseUrl": model.url,
         "api": "openai-completions",
@@ -100,9 +101,8 @@ async def start_pi(home: Path, model: Model, socket: str, *words: str):
         "HOME": str(home),
         "PATH": f"{Path(npm.NODE).parent}:{os.environ['PATH']}",
         "PI_OFFLINE": "1",
-        "EDGED_MCP": f"{sys.executable} -m edged mcp",
-        "EDGED_SOCKET": socket,
         "PYTHONPATH": str(ROOT),
+        **env,
     }
     given = ["--provider", "scripted", "--model", "m", "--no-session", *words]
     return await asyncio.create_subprocess_exec(
@@ -127,9 +127,11 @@ async def ended(process) -> tuple[str, str]:
     return out.decode(), err.decode()
 
 
-async def ask_pi(home: Path, model: Model, socket: str, *prompts: str) -> tuple[str, str]:
+async def ask_pi(
+    home: Path, model: Model, socket: str, *prompts: str, **env: str
+) -> tuple[str, str]:
     """Runs pi once; what it printed."""
-    return await ended(await start_pi(home, model, socket, "-p", *prompts))
+    return await ended(await start_pi(home, model, socket, "-p", *prompts, **env))
 
 
 async def test_pi_calls_a_tool_of_the_board(folder, tmp_path):
@@ -141,6 +143,28 @@ async def test_pi_calls_a_tool_of_the_board(folder, tmp_path):
     names = {tool["function"]["name"] for tool in model.asked[0]["tools"]}
     assert {"sensor", "gpio", "i2c", "tool_call"} <= names
     assert "°C" in model.told(1)
+
+
+async def test_a_tool_of_the_board_does_not_stand_in_for_one_of_pis(folder, tmp_path):
+    """A board's tool `bash` is `edged_bash` there; pi's own is on the person's machine."""
+    write = Path(folder, "local/tools/bash")
+    write.mkdir(parents=True)
+    (write / "TOOL.md").write_text(
+        "---\nname: bash\nlabel: B\ndescription: The board\nlanguage: bash\n---\n"
+    )
+    (write / "index.sh").write_text("echo on the board\n")
+    async with (
+        running(data=folder) as it,
+        scripted(
+            ("edged_bash", {}), ("bash", {"command": "echo on this machine"}), "Both."
+        ) as model,
+    ):
+        out, err = await ask_pi(tmp_path, model, it.socket, "x")
+    assert out.strip() == "Both.", err
+    told = [m["content"] for m in model.asked[2]["messages"] if m["role"] == "tool"]
+    assert ["on the board" in json.dumps(told[0]), "this machine" in json.dumps(told[1])] == [
+        True
+    ] * 2
 
 
 async def test_a_failure_of_a_tool_is_told_to_the_model(folder, tmp_path):
@@ -175,6 +199,14 @@ async def test_without_a_daemon_pi_works_and_says_why_there_are_no_tools(folder,
         out, err = await ask_pi(tmp_path, model, f"{folder}/none.sock", "x")
     assert out.strip() == "Hello."
     assert f"{folder}/none.sock" in err
+
+
+async def test_another_command_is_started_where_the_environment_names_one(folder, tmp_path):
+    """README, "Use it from an agent": `EDGED_MCP`."""
+    other = f"{sys.executable} -m edged mcp --socket {folder}/other.sock"
+    async with scripted("Hello.") as model:
+        _, err = await ask_pi(tmp_path, model, f"{folder}/none.sock", "x", EDGED_MCP=other)
+    assert f"{folder}/other.sock" in err
 
 
 async def test_what_a_person_stops_in_pi_stops_on_the_board(folder, tmp_path):

@@ -7,6 +7,7 @@ import json
 import os
 import tempfile
 
+import jsonschema
 import msgspec
 import pytest
 
@@ -298,3 +299,31 @@ async def test_a_cancelled_task_ends_its_call_and_its_watchers_hear(client, gate
     note = await client.wait(lambda m: m.get("method") == "notifications/tasks")
     assert note["params"]["status"] == "cancelled"
     assert gate.cancelled.is_set()
+
+
+async def test_what_a_tool_declares_of_its_result_is_so(client):
+    """Fault 27: a schema declared, then a valid structured result; none of a failure."""
+    tools = (await client.ask("tools/list"))["result"]["tools"]
+    declared = {one["name"]: one["outputSchema"] for one in tools if "outputSchema" in one}
+    for name, arguments in (
+        ("gpio", {}),
+        ("gpio", {"line": "GPIO5"}),
+        ("gpio", {"line": "GPIO5", "value": "on", "confirm": True}),
+        ("tool_search_tool_regex", {"pattern": "x"}),
+        ("tool_search_tool_bm25", {"query": "pump"}),
+        ("request_permission", {"path": "/var/tmp/edged-none"}),
+        ("request_permission", {"path": "/workspace/x"}),
+    ):
+        params = {"name": name, "arguments": arguments}
+        result = (await client.ask("tools/call", params))["result"]
+        assert result["isError"] is False, result
+        jsonschema.validate(result["structuredContent"], declared[name])
+    failed = (await client.ask("tools/call", {"name": "gpio", "arguments": {"line": "no"}}))[
+        "result"
+    ]
+    assert failed["isError"] is True
+    assert "structuredContent" not in failed
+    for one in tools:
+        assert one["title"]
+        assert one["icons"][0]["src"].startswith("data:image/svg+xml,")
+        assert one["annotations"].keys() >= {"readOnlyHint", "destructiveHint", "idempotentHint"}

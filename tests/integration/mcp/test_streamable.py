@@ -558,3 +558,32 @@ async def test_malformed_traffic_costs_only_its_own_request(door):
             assert (await response.json())["error"]["code"] in (-32700, -32600, -32602)
     async with door.post(request(2, "ping"), Mcp_Session_Id=session) as response:
         assert (await response.json())["result"] == {}
+
+
+async def test_an_initialize_that_is_refused_leaves_no_session(door):
+    """Fault 14: reject before anything is kept."""
+    body = request(0, "initialize", {"protocolVersion": 7})
+    async with door.post(body) as response:
+        name = response.headers["Mcp-Session-Id"]
+        assert (await response.json())["error"]["code"] == -32602
+    async with door.post(request(1, "ping"), Mcp_Session_Id=name) as response:
+        assert response.status == 404
+
+
+async def test_notices_that_nobody_reads_hold_up_no_progress(door):
+    """Fault 12: what waits on one stream is no matter of another."""
+    session = await door.initialize()
+    connection = door.daemon._http._api.sessions._sessions[session].connection
+    for _ in range(300):
+        connection.changed("prompts")
+    body = request(1, "tools/call", {"name": "gate", "_meta": {"progressToken": 1}})
+    sent = asyncio.ensure_future(door.post(body, Mcp_Session_Id=session).__aenter__())
+    async with asyncio.timeout(BOUND_S):
+        await door.gate.started.wait()
+    door.gate.contexts[0].client.progress(1)
+    response = await sent
+    note = None
+    while note is None:
+        _, note = await event(response)
+    assert note["method"] == "notifications/progress"
+    response.close()

@@ -142,6 +142,18 @@ async def test_a_server_that_never_ends_is_not_listened_to_for_ever(monkeypatch)
                 await line.ask(QUESTION)
 
 
+@pytest.mark.parametrize(("tokens", "words"), [(9, "1024 KiB"), (2_000, "2000 KiB")])
+async def test_an_answer_is_no_larger_than_its_tokens_can_be(tokens, words):
+    """A server that sends megabytes for a few tokens fills the memory of a small board."""
+    event = b"data: %s\n\n" % CHUNK.replace(b"Hel", b"x" * 100_000)
+    question = msgspec.structs.replace(QUESTION, max_tokens=tokens)
+    async with serving(streams(*(event,) * 22, STREAM)) as line:
+        with pytest.raises(ModelError, match=f"the model's answer is larger than {words}"):
+            await line.ask(question)
+        enough = msgspec.structs.replace(QUESTION, max_tokens=3_000)
+        assert (await line.ask(enough)).text == "x" * 2_200_000 + "Hello"
+
+
 async def test_a_connection_that_breaks_off_is_tried_again():
     async with serving(breaks_off, streams(STREAM)) as line:
         assert (await line.ask(QUESTION)).text == "Hello"

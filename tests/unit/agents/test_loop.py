@@ -127,6 +127,17 @@ async def test_tokens_that_no_server_counts_are_estimated():
     assert 1_000 <= world.progress.tokens < 1_200
 
 
+@pytest.mark.parametrize("is_twice", [False, True], ids=["words", "in its own shape too"])
+async def test_a_server_that_counts_too_few_tokens_is_not_believed(is_twice):
+    """A token has a few letters: megabytes of them are no two tokens."""
+    said = wants(("a", "1"), text="x" * 160_000, usage=Usage(1, 1))
+    items = ({"type": "text", "text": said.text},) if is_twice else ()
+    world = World(msgspec.structs.replace(said, items=items))
+    with pytest.raises(GaveUpError, match=r"used \d+ tokens of 10000"):
+        await world.work()
+    assert 10_000 <= world.progress.tokens < 10_100
+
+
 async def test_the_last_question_asks_for_a_report():
     world = World(wants(("a", "1")), ends())
     await world.work(msgspec.structs.replace(BUDGET, turns=2))

@@ -170,12 +170,43 @@ def test_a_schema_keeps_what_is_no_bound(schema, sent):
         ("<think>\nhm\n</think>\n\nWarm.", "Warm."),
         ("<think></think>Warm.", "Warm."),
         ("Warm <think>.", "Warm <think>."),
+        ("Warm. \n<think>a</think>\n<think>b</think>", "Warm.<think>b</think>"),
         ("<think>for ever", "<think>for ever"),
+        # A small model that falls into a rut: a search that starts anew at each takes minutes.
+        pytest.param("\n" * 2_000_000, "\n" * 2_000_000, id="newlines"),
+        pytest.param("<think>" * 400_000, "<think>" * 400_000, id="thoughts"),
     ],
 )
 def test_thoughts_in_the_text_are_not_what_is_said(text, told):
     """Servers of local models that do not tell them apart."""
     assert said(openai, delta(content=text, finish="stop")).text == told
+
+
+def test_an_answer_in_very_many_pieces_is_put_together_once():
+    """Adding each to a text of megabytes takes minutes."""
+    first, more, end = "x" * 6_000_000, ["y"] * 200_000, "x" * 6_000_000 + "y" * 200_000
+    rows = [(0, "a", "sensor", first), *((0, "", "", piece) for piece in more)]
+    (call,) = said(openai, delta(rows, finish="tool_calls")).calls
+    assert call == ToolCall("a", "sensor", end)
+    kinds = (("thinking", "thinking"), ("input_json", "partial_json"), ("text", "text"))
+    events = [
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "thinking"}},
+        {"type": "content_block_start", "index": 1, "content_block": {"type": "tool_use"}},
+        {"type": "content_block_start", "index": 2, "content_block": {"type": "text"}},
+        *(
+            {
+                "type": "content_block_delta",
+                "index": index,
+                "delta": {"type": f"{kind}_delta", name: piece},
+            }
+            for index, (kind, name) in enumerate(kinds)
+            for piece in (first, *more)
+        ),
+        {"type": "message_stop"},
+    ]
+    answer = said(anthropic, *events)
+    assert (answer.text, answer.calls[0].arguments) == (end, end)
+    assert answer.items[0] == {"type": "thinking", "thinking": end}
 
 
 @pytest.mark.parametrize(

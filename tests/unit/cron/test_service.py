@@ -172,6 +172,23 @@ async def test_tool_adds_jobs_of_what_it_may_call_itself(world):
     assert (await world.get(job.id)).state == "done"
 
 
+async def test_job_is_changed_and_run_from_the_chat_that_it_was_added_from(world):
+    """Else a chat that may not run commands would have a job of another chat run them."""
+    ops = msgspec.structs.replace(AGENT, channel="ops", chat_id="1")
+    chat = msgspec.structs.replace(AGENT, channel="telegram", chat_id="7")
+    job = (await world.cron.add(ops, None, Spec(schedule="every 1h", command="ls"))).job
+    for act in (
+        world.cron.update(chat, None, job.id, Spec(command="id")),
+        world.cron.run(chat, job.id),
+        world.cron.enable(chat, job.id, False),
+        world.cron.remove(chat, job.id),
+    ):
+        with pytest.raises(DeniedError, match="was added from ops 1"):
+            await act
+    for caller in (ops, AGENT, OWNER):
+        await world.cron.update(caller, None, job.id, Spec(command="id"))
+
+
 async def test_command_from_a_channel_that_may_not_is_refused_with_the_setting(world):
     """Fault 1757: refused with an unclear word about channels."""
     world.limits = Limits(60.0, HOUR, 9, ("matrix",))

@@ -33,6 +33,9 @@ MODERN_INFO = {
 NOT_FOUND = {"code": -32601, "message": "no such method"}
 
 
+OWN = "0123456789abcdef"
+
+
 class Peer:
     """A link whose other end answers by `answers[method]`: a result, an error, a callable."""
 
@@ -363,3 +366,51 @@ async def test_arguments_are_sent_to_the_letter():
     await peer.client.call("t", b'{"b":1e2,"a":12345678901234567890}')
     assert b'"arguments":{"b":1e2,"a":12345678901234567890}' in bodies[0]
     assert msgspec.json.decode(bodies[0])["params"]["name"] == "t"
+
+
+def reached(info, tools=()):
+    """A peer whose client is the daemon `OWN`, without waiting for anything."""
+    peer = Peer(initialize=info, tools__list={"tools": list(tools)})
+    peer.client = Client(instance=OWN)
+    peer.client.link = peer
+    return peer
+
+
+async def test_a_daemon_that_reaches_itself_refuses_itself():
+    """Its tools would be listed again under longer names, again and again."""
+    same = reached({**LEGACY_INFO, "_meta": {"edged/instance": OWN}})
+    with pytest.raises(UpstreamError, match="it is this board itself"):
+        await same.client.open("legacy")
+    modern = Peer(server__discover={**MODERN_INFO, "_meta": {"edged/instance": OWN}})
+    modern.client = Client(instance=OWN)
+    modern.client.link = modern
+    with pytest.raises(UpstreamError, match="it is this board itself"):
+        await modern.client.open()
+
+
+async def test_own_tools_that_come_back_over_another_board_are_left_out_with_a_word():
+    other = "fedcba9876543210"
+    tools = [
+        {"name": "exec"},
+        {"name": "mcp_a_exec", "_meta": {"edged/via": [OWN]}},
+        {"name": "mcp_c_exec", "_meta": {"edged/via": ["c", OWN]}},
+        {"name": "mcp_dice_roll", "_meta": {"edged/via": ["c"]}},
+        {"name": "far", "_meta": {"edged/via": ["x"] * 16}},
+    ]
+    peer = reached({**LEGACY_INFO, "_meta": {"edged/instance": other}}, tools)
+    await peer.client.open("legacy")
+    found = await peer.client.tools()
+    assert {tool.name: tool.via for tool in found.tools} == {
+        "exec": (other,),
+        "mcp_dice_roll": (other, "c"),
+    }
+    assert found.problems == [
+        "tool 'far': it comes through over 16 boards",
+        "2 of this board's own tools, which come back over it",
+    ]
+
+
+async def test_a_server_that_is_not_edged_is_in_no_path():
+    peer = reached({**LEGACY_INFO, "_meta": {"edged/instance": 7}}, [{"name": "t", "_meta": 1}])
+    await peer.client.open("legacy")
+    assert [tool.via for tool in (await peer.client.tools()).tools] == [()]

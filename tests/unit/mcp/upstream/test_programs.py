@@ -91,3 +91,31 @@ def test_a_home_that_is_full_keeps_its_server_from_starting(tmp_path, monkeypatc
     monkeypatch.setattr(programs, "HOME_MAX", 1 << 20)
     with pytest.raises(SandboxSetupError, match="remove what can go"):
         made._prepare()
+
+
+def test_a_path_that_is_here_but_not_shown_is_told_with_the_option_to_add(tmp_path):
+    """What Python and Node say of a script that they do not find."""
+    script = tmp_path / "dice.py"
+    script.write_text("")
+    ended = "it ended with exit status 2"
+    python = f"{ended}: python3: can't open file '{script}': [Errno 2] No such file or directory"
+    node = f"{ended}: Error: Cannot find module '{script}'"
+    one = program(tmp_path, command="python3", args=[str(script)])
+    hint = f"{script} exists here, but the server may not see it: --read {script}"
+    for cause in (python, node):
+        assert one.explained(cause) == f"{cause}: {hint}"
+    script.unlink()
+    assert one.explained(python) == python
+    script.write_text("")
+    shown = program(tmp_path, command="python3", args=[str(script)], read=[str(tmp_path)])
+    assert shown.explained(python) == python
+
+
+def test_a_home_is_named_as_it_is_on_the_board(tmp_path):
+    """The owner looks for the log there, or for what the server lacks."""
+    one = program(tmp_path, command="python3", args=["dice.py"])
+    told = one.seen_here("log: /edged-home/.npm/_logs/x.log, /edged-homes, /edged-home")
+    home = f"{tmp_path}/mcp/demo"
+    assert told == f"log: {home}/.npm/_logs/x.log, /edged-homes, {home}"
+    lost = one.seen_here("python3: can't open file '/edged-home/dice.py': No such file")
+    assert one.explained(lost).endswith("it begins in a home of its own: write the whole path")
