@@ -211,13 +211,13 @@ class Registry:
 
         Args:
             group: the source's name.
-            tools: none of which has the name of a tool of another source.
+            tools: each with a name of its own, which no other source has.
         """
         for name in self._groups.get(group, ()):
-            del self._core[name]
-        taken = [tool for tool in tools if tool.name not in self._core]
-        self._groups[group] = tuple(tool.name for tool in taken)
-        self._core.update({tool.name: tool for tool in taken})
+            self._core.pop(name, None)
+        taken = {tool.name: tool for tool in tools if tool.name not in self._core}
+        self._groups[group] = tuple(taken)
+        self._core.update(taken)
         self.touch()
 
     def replace_set(self, user: str, tools: list[Tool]) -> None:

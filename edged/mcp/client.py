@@ -29,6 +29,18 @@ PAGES_MAX = 200
 TOOLS_MAX = 2_000
 """Tools of one server."""
 
+TOOL_MAX = 256 << 10
+"""Bytes of one tool as its server lists it."""
+
+LIST_MAX = 8 << 20
+"""Bytes of all of them."""
+
+DESCRIPTION_MAX = 8_000
+"""Characters of a description: strangers write them, and models read them."""
+
+PROBLEMS_MAX = 200
+"""Tools left out of one list that are told."""
+
 VIA_MAX = 16
 """Daemons one behind another, through which a tool is taken."""
 
@@ -587,17 +599,12 @@ class Client:
         marks: dict[str, Mirrored] = {}
         cursor: str | None = None
         seen: set[str] = set()
+        size = 0
         for _ in range(PAGES_MAX):
-            params = {} if cursor is None else {"cursor": cursor}
-            raw = await self.request("tools/list", params)
-            try:
-                page = msgspec.json.decode(raw, type=_Page)
-            except (msgspec.DecodeError, RecursionError) as error:
-                raise UpstreamError(f"its list of tools is none: {error}") from None
-            for one in page.tools:
-                self._take(bytes(one), found, problems, marks)
+            page = await self._page(cursor)
+            size = self._take_page(page, size, found, problems, marks)
             cursor = page.cursor
-            if cursor is None:
+            if cursor is None or size > LIST_MAX:
                 break
             if cursor in seen:
                 problems.append("its list of tools comes to the same page again")
@@ -611,9 +618,33 @@ class Client:
             problems.append(f"{len(own)} of this board's own tools, which come back over it")
         for name in own:
             del found[name]
+        if size > LIST_MAX:
+            problems.append(f"only the first {LIST_MAX >> 20} MiB of its list are taken")
         self._mirrored = marks
         self._as_tasks = frozenset(n for n, tool in found.items() if _needs_task(tool.execution))
         return Listing(list(found.values()), problems)
+
+    async def _page(self, cursor: str | None) -> _Page:
+        raw = await self.request("tools/list", {} if cursor is None else {"cursor": cursor})
+        try:
+            return msgspec.json.decode(raw, type=_Page)
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise UpstreamError(f"its list of tools is none: {error}") from None
+
+    def _take_page(
+        self,
+        page: _Page,
+        size: int,
+        found: dict[str, RemoteTool],
+        problems: list[str],
+        marks: dict[str, Mirrored],
+    ) -> int:
+        """Take what fits in `LIST_MAX` after `size` bytes; how many there are then."""
+        for raw in map(bytes, page.tools):
+            size += len(raw)
+            if size <= LIST_MAX:
+                self._take(raw, found, problems, marks)
+        return size
 
     def _take(
         self,
@@ -623,6 +654,8 @@ class Client:
         marks: dict[str, Mirrored],
     ) -> None:
         try:
+            if len(raw) > TOOL_MAX:
+                raise ValueError(f"it has {len(raw) >> 10} KiB, more than {TOOL_MAX >> 10}")
             tool = msgspec.json.decode(raw, type=RemoteTool)
             via = _decode_origin(raw).meta.via if b'"edged/via"' in raw else []
             if self.instance or via:
@@ -631,14 +664,15 @@ class Client:
             if len(tool.via) > VIA_MAX or any(len(one) > NAME_MAX for one in tool.via):
                 raise ValueError(f"it comes through over {VIA_MAX} boards")
             fields = mirrored(tool.input_schema) if not self.link.is_stream else {}
+            if tool.name in found:
+                raise ValueError("it is listed twice")
         except (msgspec.DecodeError, RecursionError, ValueError) as error:
-            if len(problems) < PAGES_MAX:
+            if len(problems) < PROBLEMS_MAX:
                 problems.append(f"tool {_name_of(raw)}: {error}")
             return
-        if tool.name in found:
-            problems.append(f"tool {tool.name[:60]!r} is listed twice")
-        elif len(found) < TOOLS_MAX:
-            found[tool.name] = tool
+        if len(found) < TOOLS_MAX:
+            description = (tool.description or "").strip()[:DESCRIPTION_MAX]
+            found[tool.name] = msgspec.structs.replace(tool, description=description or None)
             if fields:
                 marks[tool.name] = fields
 

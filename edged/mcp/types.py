@@ -100,7 +100,10 @@ class UnsupportedVersionError(RemoteProtocolError):
 
     def __init__(self, version: str) -> None:
         self.version = version
-        super().__init__(f"protocol version {version[:40]!r} is not supported")
+        spoken = ", ".join((MODERN, *LEGACY))
+        super().__init__(
+            f"protocol version {version[:40]!r} is not supported: this server speaks {spoken}"
+        )
 
 
 class MissingMetaError(InvalidArgumentsError):

@@ -20,7 +20,7 @@ import msgspec
 from aiohttp.web_response import StreamResponse
 
 from edged import jsonrpc
-from edged.errors import WIRE, BusyError, InvalidArgumentsError, RemoteProtocolError
+from edged.errors import WIRE, BusyError, Fault, InvalidArgumentsError, RemoteProtocolError
 from edged.identity import Caller
 from edged.mcp.notices import Notices
 from edged.mcp.server import Connection, is_modern
@@ -299,12 +299,14 @@ class _Session:
         )
 
     def _is_behind(self, about: bytes) -> bool:
-        """Whether the reader of a request's messages, or of those at large, is far behind.
+        """Whether the reader of a request's stream is far behind, or else that of the session's.
 
         What nobody reads yet makes room by itself.
         """
-        flow = self.flows.get(about, self.general)
-        return flow.congested and (flow is not self.general or flow.reader is not None)
+        flow = self.flows.get(about)
+        if flow is not None:
+            return flow.congested
+        return self.general.reader is not None and self.general.congested
 
     @property
     def is_busy(self) -> bool:
@@ -317,15 +319,7 @@ class _Session:
         return (own.user, own.role, own.peer) == (caller.user, caller.role, caller.peer)
 
     def flow(self, raw_id: bytes) -> _Flow:
-        """Where what belongs to a request goes.
-
-        Raises:
-            BusyError: too many requests are open.
-        """
-        most = self._sessions.max_calls
-        if self.connection.pending >= most:
-            text = f"{most} requests of the session are open (socket.max_calls): wait for an end"
-            raise BusyError(text)
+        """Where what belongs to a request goes."""
         self._numbers += 1
         flow = self.flows[raw_id] = self._undelivered[self._numbers] = _Flow(self._numbers)
         return flow
@@ -407,7 +401,6 @@ class Sessions:
 
     def __init__(self, api: Api) -> None:
         self.control = api.control
-        self.max_calls = api.max_calls
         self.notices = Notices(api.control)
         self._idle_s = api.timing.session_s
         self._monotonic = api.control.services.clock.monotonic
@@ -627,21 +620,27 @@ def _check_head(request: Request, message: jsonrpc.Message, head: _Head, version
         if version != MODERN:
             raise UnsupportedVersionError(version)
         return
-    if not version:
-        raise _MismatchError(f"the header {VERSION} is missing")
-    if meta.version is None:
-        reason = f"params._meta.{META}protocolVersion: is required"
-        raise InvalidArgumentsError([], reason)
-    if version != meta.version:
-        raise _MismatchError(f"{VERSION} is {version[:40]!r} and the body {meta.version[:40]!r}")
-    if not is_modern(meta):
-        raise UnsupportedVersionError(version)
+    _check_version(version, meta)
     _check_header(request, METHOD, message.method, encoded=False)
     key = _NAMED.get(message.method)
     if key is not None:
         _check_header(request, NAME, getattr(head, key))
     if message.method == "tools/call" and isinstance(head.name, str):
         _check_params(request, head)
+
+
+def _check_version(version: str, meta: Meta) -> None:
+    """Refuse a version of the header that is not the body's, or is not spoken."""
+    if not version:
+        raise _MismatchError(f"the header {VERSION} is missing")
+    if meta.version is None:
+        if version != MODERN:
+            raise UnsupportedVersionError(version)
+        raise InvalidArgumentsError([Fault(f"params._meta.{META}protocolVersion", "is required")])
+    if version != meta.version:
+        raise _MismatchError(f"{VERSION} is {version[:40]!r} and the body {meta.version[:40]!r}")
+    if not is_modern(meta):
+        raise UnsupportedVersionError(version)
 
 
 def _check_header(request: Request, name: str, value: Any, *, encoded: bool = True) -> None:
@@ -727,7 +726,17 @@ async def _in_session(request: Request, message: jsonrpc.Message, data: bytes) -
         return request.empty(202)
     if connection.is_open(message.id):
         return _fault(request, message.id, jsonrpc.INVALID_REQUEST, "this id is in use")
-    flow = session.flow(message.id)
+    most = request.api.max_calls
+    if connection.pending >= most:
+        text = f"{most} requests of this session are open (socket.max_calls): wait for one to end"
+        raise BusyError(text)
+    return await _answer_in_session(request, session, message, headers)
+
+
+async def _answer_in_session(
+    request: Request, session: _Session, message: jsonrpc.Message, headers: dict[str, str]
+) -> StreamResponse:
+    connection, flow = session.connection, session.flow(message.id)
     session.posts += 1
     try:
         connection.handle(message)

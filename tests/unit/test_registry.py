@@ -61,6 +61,14 @@ def test_a_core_tool_is_always_there(registry):
     assert names(registry) == ["read_file"]
 
 
+def test_a_group_is_replaced_whatever_became_of_its_tools(registry):
+    """A name twice is one tool, and one that was taken away is missed by nobody."""
+    registry.replace_group("g", [make("a"), make("a"), make("b")])
+    registry.unregister("b")
+    registry.replace_group("g", [make("c")])
+    assert names(registry) == ["c"]
+
+
 def test_a_hidden_tool_is_found_and_listed_only_while_promoted(registry, clock):
     """A hidden tool is callable only while promoted in the session."""
     registry.register(make("core"))

@@ -21,8 +21,22 @@ NODES_MAX = 20_000
 SIZE_MAX = 256 << 10
 """Bytes of a schema, as it comes and as it is published."""
 
+INPUTS_MAX = 500
+"""Inputs of one tool."""
+
+REFERENCE_MAX = 500
+"""Characters of a reference; what a longer one names is not looked for."""
+
+ALTERNATIVES_MAX = 100
+"""Schemas of one input that are told apart."""
+
+_ANY = {"description": "It has too many forms to be listed."}
+"""An input with more of them: its server judges."""
+
 _KEY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 """What providers take as the name of an input."""
+
+_TOO_LARGE = f"its input schema has more than {SIZE_MAX >> 10} KiB"
 
 _NAMED = frozenset({"properties", "patternProperties", "dependentSchemas"})
 """Keywords whose members are named by the schema's author."""
@@ -70,6 +84,8 @@ def adapted(schema: Any) -> Adapted:
     if kind != "object" and not (isinstance(kind, list) and "object" in kind):
         raise ValueError(f"its inputs are of type {str(kind)[:40]!r}, not an object")
     properties, required, notes = _flattened(whole)
+    if len(properties) > INPUTS_MAX:
+        raise ValueError(f"it has {len(properties)} inputs, more than {INPUTS_MAX}")
     flat = {key: value for key, value in whole.items() if key not in _ROOT_ONLY}
     renamed = _renamed(properties)
     names = {own: shown for shown, own in renamed.items()}
@@ -82,7 +98,7 @@ def adapted(schema: Any) -> Adapted:
     if needed:
         flat["required"] = needed
     if len(msgspec.json.encode(flat)) > SIZE_MAX:
-        raise ValueError(f"its input schema has more than {SIZE_MAX >> 10} KiB")
+        raise ValueError(_TOO_LARGE)
     return Adapted(flat, " ".join(notes), renamed)
 
 
@@ -92,6 +108,10 @@ class _Inliner:
     def __init__(self, root: dict[str, Any]) -> None:
         self._root = root
         self._left = NODES_MAX
+        # What is put in many places is as large as all of them.
+        self._room = SIZE_MAX
+        self._targets: dict[str, Any] = {}
+        self._anchors = _anchors(root)
 
     def inline(self, node: Any, within: tuple[str, ...], depth: int) -> Any:
         """A part without references; `within` are those that led here."""
@@ -101,7 +121,10 @@ class _Inliner:
         if isinstance(node, list):
             return [self.inline(item, within, depth + 1) for item in node]
         if not isinstance(node, dict):
+            if isinstance(node, str):
+                self._take(len(node))
             return node
+        self._take(sum(map(len, node)))
         reference = node.get("$ref")
         if isinstance(reference, str):
             rest = {key: value for key, value in node.items() if key != "$ref"}
@@ -109,14 +132,21 @@ class _Inliner:
         found = {}
         for key, value in node.items():
             if key in _NAMED and isinstance(value, dict):
+                self._take(sum(map(len, value)))
                 found[key] = {
                     name: self.inline(one, within, depth + 1) for name, one in value.items()
                 }
             elif key in _VALUES:
+                self._take(len(msgspec.json.encode(value)))
                 found[key] = value
             elif key not in _DROPPED:
                 found[key] = self.inline(value, within, depth + 1)
         return found
+
+    def _take(self, size: int) -> None:
+        self._room -= size
+        if self._room < 0:
+            raise ValueError(_TOO_LARGE)
 
     def _resolved(
         self, reference: str, rest: dict[str, Any], within: tuple[str, ...], depth: int
@@ -133,14 +163,19 @@ class _Inliner:
 
     def _target(self, reference: str) -> Any:
         """What a local reference names; None where there is nothing, or it is not local."""
-        if not reference.startswith("#"):
+        if not reference.startswith("#") or len(reference) > REFERENCE_MAX:
             return None
         if not reference.startswith("#/"):
-            return self._root if reference == "#" else self._anchored(reference[1:])
-        node: Any = self._root
-        for part in reference[2:].split("/"):
-            from urllib.parse import unquote  # noqa: PLC0415  only for schemas with references
+            return self._root if reference == "#" else self._anchors.get(reference[1:])
+        if reference not in self._targets:
+            self._targets[reference] = self._pointed(reference[2:])
+        return self._targets[reference]
 
+    def _pointed(self, pointer: str) -> Any:
+        from urllib.parse import unquote  # noqa: PLC0415  only for schemas with references
+
+        node: Any = self._root
+        for part in pointer.split("/"):
             key = unquote(part).replace("~1", "/").replace("~0", "~")
             if isinstance(node, list) and key.isdecimal() and int(key) < len(node):
                 node = node[int(key)]
@@ -148,13 +183,16 @@ class _Inliner:
                 node = node.get(key) if isinstance(node, dict) else None
         return node
 
-    def _anchored(self, name: str) -> Any:
-        for group in ("$defs", "definitions"):
-            definitions = self._root.get(group)
-            for one in definitions.values() if isinstance(definitions, dict) else ():
-                if isinstance(one, dict) and one.get("$anchor") == name:
-                    return one
-        return None
+
+def _anchors(root: dict[str, Any]) -> dict[str, Any]:
+    """Definitions by `$anchor`; the first of a name."""
+    found: dict[str, Any] = {}
+    for group in ("$defs", "definitions"):
+        definitions = root.get(group)
+        for one in definitions.values() if isinstance(definitions, dict) else ():
+            if isinstance(one, dict) and isinstance(one.get("$anchor"), str):
+                found.setdefault(one["$anchor"], one)
+    return found
 
 
 def _flattened(whole: dict[str, Any]) -> tuple[dict[str, Any], set[str], list[str]]:
@@ -215,26 +253,31 @@ def _schemas(value: Any) -> list[dict[str, Any]]:
 def _merge(into: dict[str, Any], schema: dict[str, Any]) -> None:
     """Add inputs; one that is there with another schema may be either."""
     more = schema.get("properties")
-    for key, one in more.items() if isinstance(more, dict) else ():
+    for key, given in more.items() if isinstance(more, dict) else ():
+        one = given if isinstance(given, dict) else {}
         before = into.get(key)
-        if before is None or before in ({}, True):
-            into[key] = {} if isinstance(one, bool) else one
-        elif one not in (before, {}, True):
-            options = before["anyOf"] if set(before) == {"anyOf"} else [before]
-            into[key] = {"anyOf": [*options, one] if one not in options else options}
+        if not before:
+            into[key] = one
+        elif before is not _ANY and one not in (before, {}):
+            listed = before.keys() == {"anyOf"} and isinstance(before["anyOf"], list)
+            options = before["anyOf"] if listed else [before]
+            if one not in options:
+                full = len(options) >= ALTERNATIVES_MAX
+                into[key] = _ANY if full else {"anyOf": [*options, one]}
 
 
 def _renamed(properties: Iterable[str]) -> dict[str, str]:
     """Names to publish for those that providers refuse."""
     names = list(properties)
     taken = {name for name in names if _KEY.fullmatch(name)}
-    found = {}
+    found: dict[str, str] = {}
+    numbers: dict[str, int] = {}
     for name in names:
         if name in taken:
             continue
         shown = base = re.sub(r"[^A-Za-z0-9_.-]", "_", name)[:60].strip("_") or "input"
-        number = 2
         while shown in taken or shown in found:
-            shown, number = f"{base}_{number}", number + 1
+            numbers[base] = number = numbers.get(base, 1) + 1
+            shown = f"{base}_{number}"
         found[shown] = name
     return found

@@ -119,7 +119,7 @@ class Server:
         open_link: Open,
         *,
         spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
-        learnt: Callable[[Server, Listing], tuple[str, ...]],
+        learnt: Callable[[Server, Listing], Awaitable[tuple[str, ...]]],
         changed: Callable[[Server], None],
         known: Known | None = None,
         plain: Callable[[str], str] = str,
@@ -268,13 +268,13 @@ class Server:
                     listing = await client.tools()
             except TimeoutError:
                 text = f"it did not answer within {limit:g} s of its start"
-                raise UpstreamError(text) from None
+                raise UpstreamError(text + self._offline()) from None
             except UpstreamError:
                 # That it is gone says more than that it does not answer.
                 if link is not None and link.lost.done():
-                    raise UpstreamError(link.lost.result()) from None
+                    raise UpstreamError(link.lost.result() + self._offline()) from None
                 raise
-            self._take(client, listing)
+            await self._take(client, listing)
             if client.tells_of_changes:
                 link.watch()
                 if client.era == "modern":
@@ -291,15 +291,22 @@ class Server:
                 self._errors = link.errors
                 self._link = None
 
+    def _offline(self) -> str:
+        """What may have kept it from its start, to be added to how that failed."""
+        settings = self.settings
+        if not settings.fetches or settings.has_network:
+            return ""
+        return f"; its network is off: {settings.command} can fetch nothing"
+
     def _on_lost(self, client: Client, lost: asyncio.Future[str]) -> None:
         if not lost.cancelled():
             client.lost(UpstreamError(lost.result()))
         self._stir.set()
 
-    def _take(self, client: Client, listing: Listing) -> None:
+    async def _take(self, client: Client, listing: Listing) -> None:
         """It is ready; its tools are published."""
         self._has_tools = True
-        refused = self._learnt(self, listing)
+        refused = await self._learnt(self, listing)
         self.left_out = (*listing.problems, *refused)
         for problem in self.left_out:
             log.warning(f"MCP server {self.name}: left out: {problem}")
@@ -361,7 +368,7 @@ class Server:
             self.error = text
             return
         used = self._used
-        self._take(client, listing)
+        await self._take(client, listing)
         self._used = used
 
     async def _listen(self, client: Client) -> None:

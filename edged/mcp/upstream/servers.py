@@ -11,12 +11,13 @@ import asyncio
 import fnmatch
 import hashlib
 import os
-from collections.abc import Callable, Coroutine
-from typing import Any
+import shutil
+from collections.abc import Callable, Collection, Coroutine
+from typing import Any, NamedTuple
 
 import msgspec
 
-from edged import log
+from edged import disguise, log
 from edged.acts import McpServers
 from edged.clock import Clock
 from edged.config import ToolSettings, seconds, size
@@ -26,14 +27,15 @@ from edged.errors import (
     Fault,
     InvalidArgumentsError,
     NotFoundError,
+    StoreError,
     UpstreamError,
 )
-from edged.mcp.client import Client, Listing, RemoteTool
+from edged.mcp.client import LIST_MAX, Client, Listing, RemoteTool
 from edged.mcp.upstream import names
-from edged.mcp.upstream.programs import Program, Sandboxes
+from edged.mcp.upstream.programs import Program, Sandboxes, home_of
 from edged.mcp.upstream.server import Known, Open, Opened, Server, Timing
 from edged.mcp.upstream.tool import Given, UpstreamTool
-from edged.mcp.upstream.view import Health, Row
+from edged.mcp.upstream.view import Health, Removed, Row
 from edged.registry import Registry
 from edged.results import Result, mask, mask_result
 from edged.sections import Mcp, McpServer, check_server_name
@@ -43,8 +45,14 @@ from edged.tool import Context, Permissions, Status, Tool
 ADDED = McpServers.FILE
 """Of the store: servers that owners added, secrets and all (mode 0600)."""
 
+KEPT_MAX = 2 * LIST_MAX
+"""Bytes of what is kept of one server's list; a larger file is not read."""
+
 DISCOVERY = "mcp.discovery"
 """The family of the searches."""
+
+NAMES_SHOWN = 10
+"""Tools that are named where all are left out."""
 
 SERVERS_MAX = 64
 _SECRET_WORDS = ("KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL", "AUTH")
@@ -74,6 +82,14 @@ class Surroundings(msgspec.Struct, frozen=True):
     instance: str = ""
 
 
+class _Published(NamedTuple):
+    """What a server listed the last time, what was made of it, and why the rest was not."""
+
+    tools: list[RemoteTool]
+    found: list[Tool]
+    refused: tuple[str, ...]
+
+
 class Servers:
     """All of them."""
 
@@ -88,8 +104,7 @@ class Servers:
         self._section, self._around, self._timing = section, around, timing
         self._added = around.store.load(ADDED, dict[str, McpServer], {})
         self._servers: dict[str, Server] = {}
-        self._published: dict[str, tuple[list[RemoteTool], tuple[str, ...]]] = {}
-        """What each listed the last time, and what of it could not be published."""
+        self._published: dict[str, _Published] = {}
         self._is_hiding = around.registry.is_on(DISCOVERY)
         around.registry.on_change.append(self._on_switch)
 
@@ -121,8 +136,10 @@ class Servers:
         )
         self._servers[name] = server
         if known is not None:
-            server.left_out = self._publish(server, known.tools)
-        server.begin()
+            server.left_out = await self._publish(server, known.tools)
+        if self._servers.get(name) is server:
+            # Nobody removed it meanwhile.
+            server.begin()
 
     def _opener(self, name: str, settings: McpServer) -> Open:
         around = self._around
@@ -162,15 +179,23 @@ class Servers:
 
     # Tools ----------------------------------------------------------------------------------
 
-    def _learnt(self, server: Server, listing: Listing) -> tuple[str, ...]:
+    async def _learnt(self, server: Server, listing: Listing) -> tuple[str, ...]:
         """Publish a list, and keep it for the next start; what could not be published."""
         before = self._published.get(server.name)
-        if before is not None and before[0] == listing.tools:
+        if before is not None and before.tools == listing.tools:
             # As it was: whoever has the list need not be told.
-            return before[1]
-        refused = self._publish(server, listing.tools)
+            return before.refused
+        refused = await self._publish(server, listing.tools)
         known = Known(_mark(server.settings), server.era, listing.tools)
         _ = self._around.spawn(self._keep(server.name, known))
+        return refused
+
+    async def _publish(self, server: Server, tools: list[RemoteTool]) -> tuple[str, ...]:
+        """Put a list into the registry; what of it could not be published."""
+        found, refused = await asyncio.to_thread(self._made, server, tools, self._settings())
+        if self._servers.get(server.name) is server:
+            self._published[server.name] = _Published(tools, found, refused)
+            self._show(server)
         return refused
 
     def _on_switch(self) -> None:
@@ -179,34 +204,48 @@ class Servers:
         if is_hiding == self._is_hiding:
             return
         self._is_hiding = is_hiding
-        for name, (tools, _) in [*self._published.items()]:
+        for name in [*self._published]:
             if name in self._servers:
-                self._publish(self._servers[name], tools)
+                self._show(self._servers[name])
 
-    def _publish(self, server: Server, tools: list[RemoteTool]) -> tuple[str, ...]:
-        settings, found, refused = server.settings, [], []
-        everyone = self._settings()
+    def _show(self, server: Server) -> None:
+        """Have the registry hold what was made of a server's list."""
+        found = self._published[server.name].found
+        hidden = server.settings.deferred
+        if hidden is msgspec.UNSET:
+            # What nothing could find is not hidden.
+            hidden = self._is_hiding
+        for tool in found:
+            one = self._around.tools.get(tool.name)
+            tool.hidden = bool(hidden) or (one is not None and one.hidden)
+        server.count = len(found)
+        self._around.registry.replace_group(f"mcp {server.name}", found)
+
+    def _made(
+        self, server: Server, tools: list[RemoteTool], everyone: Collection[str]
+    ) -> tuple[list[Tool], tuple[str, ...]]:
+        """Tools to publish, and why others are not; in a thread: schemas may be large."""
+        settings, refused = server.settings, []
+        found: dict[str, UpstreamTool] = {}
         for remote in tools:
             if not _is_wanted(remote.name, settings):
                 continue
             name = names.published(server.name, remote.name, everyone)
+            if name in found:
+                other = found[name].remote[:60]
+                refused.append(f"tool {remote.name[:60]!r}: it would have the name of {other!r}")
+                continue
             try:
-                found.append(self._tool(server, name, remote))
+                found[name] = self._tool(server, name, remote)
             except (ValueError, RecursionError) as error:
                 refused.append(f"tool {remote.name[:60]!r}: {error}")
-        server.count = len(found)
-        self._around.registry.replace_group(f"mcp {server.name}", found)
-        self._published[server.name] = (tools, tuple(refused))
-        return tuple(refused)
+        refused += _idle_patterns([remote.name for remote in tools], settings)
+        return [*found.values()], tuple(refused)
 
-    def _tool(self, server: Server, name: str, remote: RemoteTool) -> Tool:
+    def _tool(self, server: Server, name: str, remote: RemoteTool) -> UpstreamTool:
         settings = server.settings
         one = self._around.tools.get(name)
         status: Status = "disabled" if one is not None and one.enabled is False else "enabled"
-        hidden = settings.deferred
-        if hidden is msgspec.UNSET:
-            # What nothing could find is not hidden.
-            hidden = self._is_hiding
         secrets, is_program = _secrets(settings), settings.link == "stdio"
 
         async def run(params: Given, ctx: Context) -> Result:
@@ -223,7 +262,6 @@ class Servers:
             timeout_s=seconds(settings.timeouts.get(remote.name, settings.timeout)),
             permissions=_permissions(settings),
             status=status,
-            hidden=bool(hidden) or (one is not None and one.hidden),
             via=remote.via,
         )
 
@@ -236,6 +274,8 @@ class Servers:
         """What the server listed the last time; any thread."""
         try:
             with open(self._path(name), "rb") as file:
+                if os.fstat(file.fileno()).st_size > KEPT_MAX:
+                    return None
                 known = msgspec.json.decode(file.read(), type=Known)
         except (OSError, msgspec.DecodeError, RecursionError):
             return None
@@ -278,7 +318,7 @@ class Servers:
             "added" if name in self._added else "configuration",
             settings.enabled and self._section.enabled,
             settings.link,
-            self._plain(_address(settings.url) or " ".join(settings.argv), settings),
+            self._plain(_target(settings), settings),
             health,
             tuple(settings.env),
             tuple(settings.headers),
@@ -294,7 +334,7 @@ class Servers:
         """Add one; stored before it is started.
 
         Raises:
-            InvalidArgumentsError: no such name.
+            InvalidArgumentsError: no such name, or what it is to reach is not on the board.
             ExistsError: there is one.
             StoreError: it is not stored.
         """
@@ -302,6 +342,9 @@ class Servers:
             check_server_name(name)
         except ValueError as error:
             raise InvalidArgumentsError([Fault("name", str(error))]) from None
+        lacking = await asyncio.to_thread(_lacking, settings)
+        if lacking:
+            raise InvalidArgumentsError(lacking)
         if name in self._settings() and not replace:
             raise ExistsError(f"there is an MCP server {name}: give --replace to change it")
         if len(self._settings()) >= SERVERS_MAX and name not in self._settings():
@@ -314,13 +357,21 @@ class Servers:
         await self._again(name)
         return self._row(name)
 
-    async def remove(self, name: str) -> None:
+    async def remove(self, name: str, *, purge: bool = False) -> Removed:
         """Remove one that was added; where the configuration has one too, that holds again.
+
+        Args:
+            name: the server's.
+            purge: erase its home too, also that of one that was removed before.
 
         Raises:
             NotFoundError: none was added under that name.
-            StoreError: it is not stored.
+            StoreError: it is not stored, or its home is not erased.
         """
+        home = home_of(self._around.data, name)
+        if purge and self._is_gone(name) and await asyncio.to_thread(os.path.isdir, home):
+            await asyncio.to_thread(_erase, home)
+            return Removed()
         if name not in self._added:
             if name in self._section.servers:
                 raise NotFoundError(
@@ -332,6 +383,21 @@ class Servers:
         self._around.store.save(ADDED, added)
         self._added = added
         await self._again(name)
+        if name in self._section.servers:
+            # It is that one's.
+            return Removed()
+        if purge:
+            await asyncio.to_thread(_erase, home)
+        is_left = await asyncio.to_thread(_is_left, home)
+        return Removed(home=home if is_left else msgspec.UNSET)
+
+    def _is_gone(self, name: str) -> bool:
+        """Whether a name could be that of a server, and is that of none."""
+        try:
+            check_server_name(name)
+        except ValueError:
+            return False
+        return name not in self._settings()
 
     def forget(self, names: list[str]) -> None:
         """Some are no longer in the store."""
@@ -383,6 +449,41 @@ class Servers:
         await asyncio.gather(*(server.close() for server in self._servers.values()))
 
 
+def _lacking(settings: McpServer) -> list[Fault]:
+    """What a stdio server is to reach and is not there; any thread."""
+    paths = [(key, path) for key in ("read", "write") for path in getattr(settings, key)]
+    found = [
+        Fault(f"server.{key}", f"there is no {path}")
+        for key, path in paths
+        if not os.path.lexists(path)
+    ]
+    return found + [
+        Fault("server.devices", f"there is no /dev/{name}: plug it in, or see edged scan")
+        for name in settings.devices
+        if not os.path.lexists(f"/dev/{name}")
+    ]
+
+
+def _is_left(home: str) -> bool:
+    """Whether a home has anything; an empty one goes."""
+    try:
+        os.rmdir(home)
+    except OSError:
+        return os.path.isdir(home)
+    return False
+
+
+def _erase(home: str) -> None:
+    try:
+        # What it made read-only is to go as well.
+        for folder, _, _ in os.walk(home):
+            os.chmod(folder, 0o700)
+        if os.path.lexists(home):
+            shutil.rmtree(home)
+    except OSError as error:
+        raise StoreError(f"{home} is not erased whole: {error.strerror}") from None
+
+
 def _permissions(settings: McpServer) -> Permissions | None:
     """What a stdio server may use; of one elsewhere nobody knows."""
     if settings.link != "stdio":
@@ -396,11 +497,13 @@ def _permissions(settings: McpServer) -> Permissions | None:
     )
 
 
-def _address(url: str) -> str:
-    """A URL for people: a password in it is not for them."""
-    scheme, mark, rest = url.partition("://")
+def _target(settings: McpServer) -> str:
+    """What it runs or where it is, for people: what looks like a secret is not for them."""
+    if not settings.url:
+        return " ".join(disguise.words(settings.argv))
+    scheme, mark, rest = settings.url.partition("://")
     host, slash, path = rest.partition("/")
-    return f"{scheme}{mark}{host.rpartition('@')[2]}{slash}{path}"
+    return disguise.url(f"{scheme}{mark}{host.rpartition('@')[2]}{slash}{path}")
 
 
 def _is_wanted(tool: str, settings: McpServer) -> bool:
@@ -408,6 +511,21 @@ def _is_wanted(tool: str, settings: McpServer) -> bool:
         return any(fnmatch.fnmatchcase(tool, pattern) for pattern in patterns)
 
     return (not settings.allow or is_in(settings.allow)) and not is_in(settings.deny)
+
+
+def _idle_patterns(tools: list[str], settings: McpServer) -> list[str]:
+    """What is likely to be a mistake in `allow` and `deny`: patterns that match nothing."""
+    found = [
+        f"{key}: {pattern[:60]!r} is none of its tools"
+        for key, patterns in (("allow", settings.allow), ("deny", settings.deny))
+        for pattern in patterns
+        if tools and not fnmatch.filter(tools, pattern)
+    ]
+    if tools and not any(_is_wanted(tool, settings) for tool in tools):
+        few = ", ".join(tool[:60] for tool in tools[:NAMES_SHOWN])
+        more = ", …" if len(tools) > NAMES_SHOWN else ""
+        found.append(f"all of its tools, by allow and deny: {few}{more}")
+    return found
 
 
 def _mark(settings: McpServer) -> str:

@@ -33,7 +33,9 @@ class EventStream:
 
     def __init__(self, limit: int = MAX_LINE) -> None:
         self._limit = limit
-        self._rest = b""
+        # Of the line that has no end yet: what came of it is not looked at again.
+        self._rest = bytearray()
+        self._return = b""
         self._lines: list[bytes] = []
         self._size = 0
         self._name = ""
@@ -44,7 +46,8 @@ class EventStream:
 
     def begin_again(self, last_id: str, retry_ms: int | None) -> None:
         """Read the next stream of the same source, which goes on after `last_id`."""
-        self._rest, self._lines, self._size, self._name = b"", [], 0, ""
+        self._rest, self._return = bytearray(), b""
+        self._lines, self._size, self._name = [], 0, ""
         self._begun = False
         self._id = self.last_id = last_id
         self.retry_ms = retry_ms
@@ -58,16 +61,18 @@ class EventStream:
         if not self._begun and data:
             self._begun = True
             data = data.removeprefix(b"\xef\xbb\xbf")
-        data = self._rest + data
+        data, self._return = self._return + data, b""
+        if data.endswith(b"\r"):
+            # Perhaps the first half of a line's end.
+            data, self._return = data[:-1], b"\r"
         found: list[SseEvent] = []
         at = 0
         for match in _END.finditer(data):
-            if match.end() == len(data) and match.group() == b"\r":
-                # Perhaps the first half of a line's end.
-                break
-            self._line(data[at : match.start()], found)
+            self._rest += data[at : match.start()]
+            self._line(bytes(self._rest), found)
+            self._rest.clear()
             at = match.end()
-        self._rest = data[at:]
+        self._rest += data[at:]
         if len(self._rest) + self._size > self._limit:
             raise TooLargeError(f"an event is over {self._limit >> 20} MiB")
         return found

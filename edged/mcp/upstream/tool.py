@@ -8,14 +8,11 @@ from typing import Any
 import msgspec
 
 from edged.errors import TooLargeError
-from edged.mcp.client import RemoteTool
+from edged.mcp.client import DESCRIPTION_MAX, RemoteTool
 from edged.mcp.upstream.inputs import Inputs
 from edged.mcp.upstream.schemas import adapted
 from edged.sandbox.frames import harmless
 from edged.tool import Hints, Run, Tool
-
-DESCRIPTION_MAX = 8_000
-"""Characters: strangers write them, and models read them."""
 
 LABEL_MAX = 100
 
@@ -52,10 +49,11 @@ class UpstreamTool(Tool):
         self._kind = _kind(sorted(self._inputs.sensitive))
         self.remote = remote.name
         description = harmless((remote.description or "").strip()[:DESCRIPTION_MAX])
+        note = harmless(found.note[:DESCRIPTION_MAX])
         super().__init__(
             name,
             run,
-            description=" ".join(filter(None, (description, found.note))),
+            description=" ".join(filter(None, (description, note))),
             make_type=lambda: self._kind,
             make_schema=lambda: found.schema,
             label=_label(remote),

@@ -10,7 +10,7 @@ Source: MCP 2026-07-28 and 2025-11-25, basic/transports; 2024-11-05, HTTP with S
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
@@ -20,7 +20,7 @@ import msgspec
 from edged import __version__
 from edged.errors import EdgedError, TooLargeError, UpstreamError
 from edged.jsonrpc import MAX_LINE
-from edged.mcp.client import Client, ExpiredError, Outgoing
+from edged.mcp.client import PENDING_MAX, Client, ExpiredError, Outgoing
 from edged.mcp.upstream.headers import encoded
 from edged.mcp.upstream.sse import EventStream
 
@@ -38,6 +38,15 @@ CLOSE_S = 2.0
 UNASKED_RATE = 1 << 20
 """Bytes a second that a server may announce; it is read no faster."""
 
+REPLIES_MAX = 4
+"""Answers to what a server asks that are under way to it; it gets no further ones before."""
+
+REPLY_S = 10.0
+"""For a server to take an answer or a notification."""
+
+CONNECTIONS_MAX = PENDING_MAX + 2 * REPLIES_MAX
+"""To one server: each request may hold one."""
+
 _JSON, _EVENTS = "application/json", "text/event-stream"
 _ERROR_SHOWN = 300
 
@@ -51,7 +60,7 @@ def session(headers: dict[str, str]) -> aiohttp.ClientSession:
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S)
     return aiohttp.ClientSession(
         timeout=timeout,
-        connector=aiohttp.TCPConnector(limit=0),
+        connector=aiohttp.TCPConnector(limit=CONNECTIONS_MAX),
         cookie_jar=aiohttp.DummyCookieJar(),
         headers={"User-Agent": f"edged/{__version__}", **headers},
         max_line_size=32 << 10,
@@ -64,15 +73,29 @@ class _Tasks:
 
     def __init__(self) -> None:
         self._by_id: dict[int, asyncio.Task[None]] = {}
+        self._replies: set[asyncio.Task[None]] = set()
         self._all: set[asyncio.Task[None]] = set()
 
-    def start(self, work: Coroutine[Any, Any, None], request_id: int = 0) -> None:
+    def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
         self._all.add(task)
         task.add_done_callback(self._all.discard)
-        if request_id:
-            self._by_id[request_id] = task
-            task.add_done_callback(lambda _: self._by_id.pop(request_id, None))
+        return task
+
+    def send(
+        self, message: Outgoing, post: Callable[[Outgoing], Coroutine[Any, Any, None]]
+    ) -> None:
+        """Have a message sent; an answer only while few of them are under way."""
+        number = message.id
+        if number:
+            self._by_id[number] = task = self.start(post(message))
+            task.add_done_callback(lambda _: self._by_id.pop(number, None))
+        elif message.method:
+            _ = self.start(post(message))
+        elif len(self._replies) < REPLIES_MAX:
+            task = self.start(post(message))
+            self._replies.add(task)
+            task.add_done_callback(self._replies.discard)
 
     def cancel(self, request_id: int) -> None:
         task = self._by_id.get(request_id)
@@ -113,7 +136,7 @@ class HttpLink:
         """Send one message by a request of its own; see `Link.send`."""
         if self.lost.done():
             raise UpstreamError(self.lost.result())
-        self._tasks.start(self._exchange(message), message.id)
+        self._tasks.send(message, self._exchange)
 
     def abandon(self, request_id: int) -> None:
         """Close the stream of a request, which cancels it (the stateless revision)."""
@@ -121,7 +144,8 @@ class HttpLink:
 
     async def _exchange(self, message: Outgoing) -> None:
         try:
-            await self._post(message)
+            async with asyncio.timeout(None if message.id else REPLY_S):
+                await self._post(message)
         except EdgedError as error:
             self._client.failed(message.id, error)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
@@ -252,7 +276,7 @@ class HttpLink:
     def watch(self) -> None:
         """Hear what an older server announces, on a stream of its own."""
         if self._client.era == "legacy":
-            self._tasks.start(self._watch())
+            _ = self._tasks.start(self._watch())
 
     async def _watch(self) -> None:
         events = EventStream()
@@ -330,7 +354,7 @@ class SseLink:
         Raises:
             UpstreamError: there is none.
         """
-        self._tasks.start(self._listen())
+        _ = self._tasks.start(self._listen())
         await asyncio.wait([self._endpoint, self.lost], return_when=asyncio.FIRST_COMPLETED)
         if not self._endpoint.done():
             raise UpstreamError(self.lost.result())
@@ -339,7 +363,7 @@ class SseLink:
         """Send one message; see `Link.send`."""
         if self.lost.done():
             raise UpstreamError(self.lost.result())
-        self._tasks.start(self._post(message), message.id)
+        self._tasks.send(message, self._post)
 
     def abandon(self, request_id: int) -> None:
         """The answers share a stream: nothing belongs to one request alone."""
@@ -349,12 +373,15 @@ class SseLink:
 
     async def _post(self, message: Outgoing) -> None:
         try:
-            async with self._http.post(
-                self._endpoint.result(),
-                data=message.body,
-                headers={"Content-Type": _JSON},
-                allow_redirects=False,
-            ) as answer:
+            async with (
+                asyncio.timeout(None if message.id else REPLY_S),
+                self._http.post(
+                    self._endpoint.result(),
+                    data=message.body,
+                    headers={"Content-Type": _JSON},
+                    allow_redirects=False,
+                ) as answer,
+            ):
                 if not 200 <= answer.status < 300:
                     text = status_text(answer.status, answer.reason or "", await _body(answer))
                     self._client.failed(message.id, UpstreamError(text))

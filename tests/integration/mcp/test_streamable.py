@@ -231,6 +231,36 @@ async def test_headers_that_do_not_say_what_the_body_says_are_refused(door, chan
     assert not door.gate.contexts
 
 
+async def test_a_version_that_nobody_speaks_is_refused_with_those_that_are_spoken(door):
+    """MCP 2026-07-28, versioning: UnsupportedProtocolVersion; in a session and without one."""
+    session = await door.initialize()
+    old = {"MCP_Protocol_Version": "1999-01-01"}
+    body = modern(1, "tools/call", {"name": "gate"})
+    body["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"] = "1999-01-01"
+    for asked, headers in (
+        (request(2, "tools/list"), {"Mcp_Session_Id": session} | old),
+        (request(2, "tools/list"), old),
+        (body, headers_of(body) | old),
+    ):
+        async with door.post(asked, **headers) as response:
+            assert response.status == 400
+            error = (await response.json())["error"]
+        assert error["code"] == -32022
+        assert error["data"]["supported"][:2] == ["2026-07-28", "2025-11-25"]
+        assert error["message"] == (
+            "protocol version '1999-01-01' is not supported: this server speaks 2026-07-28, "
+            "2025-11-25, 2025-06-18, 2025-03-26, 2024-11-05"
+        )
+
+
+async def test_a_body_without_the_version_of_its_header_is_told_what_it_lacks(door):
+    async with door.post(request(1, "tools/list"), MCP_Protocol_Version="2026-07-28") as response:
+        error = (await response.json())["error"]
+    assert error["message"] == (
+        "params._meta.io.modelcontextprotocol/protocolVersion: is required"
+    )
+
+
 async def test_a_wrapped_name_is_read(door):
     """MCP 2026-07-28, value encoding."""
     door.gate.go.set()

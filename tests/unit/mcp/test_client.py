@@ -307,6 +307,32 @@ async def test_a_list_is_had_page_by_page_and_a_bad_tool_left_out_alone():
     assert any("same page" in problem for problem in found.problems)
 
 
+async def test_a_tool_and_a_list_are_bounded_in_bytes_and_so_is_what_is_told():
+    """A server cannot fill the memory, the disk or the log with what it lists."""
+    kib = "x" * 1024
+    large = {"name": "large", "description": kib * 257}
+    peer = await opened(tools__list={"tools": [large, {"name": "t", "description": kib * 200}]})
+    listing = await peer.client.tools()
+    assert [(one.name, len(one.description)) for one in listing.tools] == [("t", 8_000)]
+    assert listing.problems == ["tool 'large': it has 257 KiB, more than 256"]
+
+    def page(params):
+        number = int(params.get("cursor", 0))
+        row = {"name": f"t{number}", "inputSchema": {"description": kib * 250}}
+        return {"tools": [row], "nextCursor": str(number + 1)}
+
+    peer = await opened(tools__list=page)
+    listing = await peer.client.tools()
+    assert len(listing.tools) == 8 * 1024 // 251
+    assert listing.problems == ["only the first 8 MiB of its list are taken"]
+
+    peer = await opened(tools__list={"tools": [{"name": "t"}] * 5_000})
+    listing = await peer.client.tools()
+    assert [one.name for one in listing.tools] == ["t"]
+    assert set(listing.problems) == {"tool 't': it is listed twice"}
+    assert len(listing.problems) == 200
+
+
 async def test_no_list_is_a_failure_and_never_an_empty_one():
     """facts/mcp.md, fault 18."""
     peer = await opened(tools__list={"tools": "none"})

@@ -72,3 +72,13 @@ def test_an_event_is_bounded():
     except TooLargeError:
         return
     raise AssertionError
+
+
+def test_an_event_that_comes_byte_by_byte_costs_each_byte_once():
+    """A server may send a megabyte without a line's end, and single bytes from then on."""
+    stream = EventStream()
+    assert stream.feed(b"data: " + b"a" * (15 << 20)) == []
+    for _ in range(20_000):
+        assert stream.feed(b"b") == []
+    (event,) = stream.feed(b"\n\n")
+    assert (len(event.data), event.data[-20_001:]) == ((15 << 20) + 20_000, b"a" + b"b" * 20_000)

@@ -182,3 +182,64 @@ def test_injected_names_reach_no_server_that_refuses_them():
 def test_what_is_marked_as_a_password_is_sensitive():
     inputs = takes(key={"type": "string", "format": "password"}, pin={"writeOnly": True}, need={})
     assert inputs.sensitive == {"key", "pin"}
+
+
+# Schemas that would keep the daemon busy -----------------------------------------------------
+
+
+def alternatives(count):
+    return {"allOf": [{"properties": {"k": {"const": number}}} for number in range(count)]}
+
+
+def test_an_input_has_so_many_alternatives_and_is_anything_beyond_them():
+    """Each was compared to all before it; its server judges."""
+    (few,) = adapted(alternatives(100)).schema["properties"].values()
+    assert few == {"anyOf": [{"const": number} for number in range(100)]}
+    (many,) = adapted(alternatives(6_000)).schema["properties"].values()
+    assert many == {"description": "It has too many forms to be listed."}
+
+
+def test_references_are_as_long_as_people_write_them_and_followed_once():
+    long = "#/" + "%61/" * 200_000
+    found = adapted({"properties": {f"i{number}": {"$ref": long} for number in range(20)}})
+    told = {"description": f"See {long[:200]}"}
+    assert [*found.schema["properties"].values()] == [told] * 20
+
+
+def test_references_to_anchors_cost_no_more_where_there_are_many():
+    definitions = {f"d{one}": {"$anchor": f"a{one}", "const": one} for one in range(5_000)}
+    unknown = [{"$ref": f"#x{one}"} for one in range(5_000)]
+    refer = {"known": {"$ref": "#a7"}, "unknown": {"anyOf": unknown}}
+    found = adapted({"properties": refer, "$defs": definitions}).schema["properties"]
+    assert found["known"] == {"const": 7}
+    assert found["unknown"]["anyOf"][1] == {"description": "See #x1"}
+
+
+@pytest.mark.parametrize(
+    ("schema", "text"),
+    [
+        ({"properties": {"\u00e9" * n: {} for n in range(1, 502)}}, "501 inputs, more than 500"),
+        (
+            {
+                "properties": {"a": {"items": [{"$ref": "#/$defs/a"}] * 5_000}},
+                "$defs": {"a": {"enum": ["x" * 100_000]}},
+            },
+            "more than 256 KiB",
+        ),
+        (
+            {
+                "properties": {"a": {"items": [{"$ref": "#/$defs/a"}] * 5_000}},
+                "$defs": {"a": {"properties": {"x" * 100_000: {}}}},
+            },
+            "more than 256 KiB",
+        ),
+    ],
+)
+def test_what_is_beyond_all_bounds_is_refused(schema, text):
+    with pytest.raises(ValueError, match=text):
+        adapted(schema)
+
+
+def test_inputs_without_a_schema_take_anything():
+    found = adapted({"allOf": [{"properties": {"a": 5}}, {"properties": {"a": {"anyOf": 3}}}] * 2})
+    assert found.schema["properties"] == {"a": {"anyOf": 3}}

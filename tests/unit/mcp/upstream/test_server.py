@@ -84,7 +84,7 @@ class World:
         self.links.append(link)
         return link
 
-    def learnt(self, _, listing):
+    async def learnt(self, _, listing):
         self.lists.append([tool.name for tool in listing.tools])
         self.moved.set()
         return ()

@@ -32,6 +32,9 @@ def test_what_a_server_says_of_a_tool_is_shown():
     hostile = made(title="a\x1b[2Jb", description="c\u202ed\n")
     assert (hostile.label, hostile.description) == ("a\ufffd[2Jb", "c\ufffdd")
     assert (odd.hints.read_only, odd.label, len(odd.description)) == (False, "3", 8_000)
+    noted = made(input_schema={"dependentRequired": {"a\x1b": ["b" * 9_000]}})
+    assert noted.description[:11] == "With a\ufffd: bb"
+    assert len(noted.description) == 8_000
 
 
 def test_its_output_schema_is_published_where_clients_can_check_it():

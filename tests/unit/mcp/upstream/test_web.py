@@ -21,48 +21,6 @@ DISCOVERED = {
 SECRET = {"Authorization": "Bearer secret"}
 
 
-class Site:
-    """A server: `answer(request, body)` gives each response; what came is kept."""
-
-    def __init__(self):
-        self.seen, self.answers, self.closed = [], {}, asyncio.Event()
-
-    async def __aenter__(self):
-        app = web.Application(client_max_size=64 << 20)
-        app.router.add_route("*", "/{path:.*}", self._handle)
-        self._runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
-        await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", 0)
-        await site.start()
-        port = self._runner.addresses[0][1]
-        self.url = f"http://127.0.0.1:{port}/mcp"
-        return self
-
-    async def __aexit__(self, *_):
-        await self._runner.cleanup()
-
-    async def _handle(self, request):
-        body = await request.json() if request.can_read_body else None
-        key = body["method"] if body and "method" in body else request.method
-        self.seen.append((key, request.headers, body))
-        answer = self.answers.get(key)
-        if callable(answer):
-            return await answer(request, body)
-        if answer is None:
-            return web.Response(status=202 if body and "id" not in body else 405)
-        return web.json_response({"jsonrpc": "2.0", "id": body["id"], "result": answer})
-
-    def methods(self):
-        return [key for key, _, _ in self.seen]
-
-
-@pytest.fixture
-async def site():
-    async with Site() as made:
-        made.answers["initialize"] = INFO
-        yield made
-
-
 async def opened(site, kind=HttpLink, **answers):
     site.answers |= {key.replace("__", "/"): value for key, value in answers.items()}
     client = Client()
@@ -190,8 +148,8 @@ async def test_an_error_of_the_server_is_told_by_its_number(site):
     await client.link.close()
 
 
-async def test_redirects_are_not_followed_with_the_owners_headers(site):
-    async with Site() as other:
+async def test_redirects_are_not_followed_with_the_owners_headers(site, another):
+    async with another as other:
         client = await opened(site, tools__call=status(307, Location=other.url))
         with pytest.raises(UpstreamError, match="HTTP 307"):
             await ask(client)
@@ -306,4 +264,34 @@ async def test_nobody_at_the_address_is_told_in_words(site):
     client.link = HttpLink("http://127.0.0.1:9/mcp", SECRET, client)
     with pytest.raises(UpstreamError, match="no connection: Connection refused"):
         await ask(client)
+    await client.link.close()
+
+
+async def test_answers_that_a_server_does_not_take_are_few_and_end(site, monkeypatch):
+    """Thousands of pings must not use up the descriptors of the daemon."""
+    monkeypatch.setattr(links, "REPLY_S", 0.2)
+    taken, held = asyncio.Event(), asyncio.Event()
+    replies = []
+
+    async def keep(_request, body):
+        replies.append(body["id"])
+        if body["id"] == "last":
+            taken.set()
+        await held.wait()
+        return web.Response(status=202)
+
+    def pinged(*ids):
+        pings = [{"jsonrpc": "2.0", "id": one, "method": "ping"} for one in ids]
+        done = 'data: {"jsonrpc":"2.0","id":$ID,"result":{"content":[]}}\n\n'
+        return stream(*pings, done)
+
+    site.answers["POST"] = keep
+    client = await opened(site, tools__call=pinged(*range(200)))
+    await ask(client)
+    site.answers["tools/call"] = pinged("last")
+    async with asyncio.timeout(BOUND_S):
+        while not taken.is_set():
+            await ask(client)
+    assert [one for one in replies if one != "last"] == [0, 1, 2, 3]
+    held.set()
     await client.link.close()
