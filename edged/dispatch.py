@@ -511,6 +511,12 @@ class Dispatcher:
 
         services.trail.add(make)
 
+    def end_calls(self, peer: str) -> None:
+        """End the calls that a token made, over HTTP: `token kitchen`; not its jobs' calls."""
+        for call in tuple(self._running):
+            if call.caller.door == "http" and call.caller.peer == peer:
+                call.cancel()
+
     async def drain(self, grace_s: float) -> None:
         """Refuse new calls, let running ones end within `grace_s`, then cancel the rest."""
         self._draining = True

@@ -9,6 +9,7 @@ from __future__ import annotations
 import binascii
 import hashlib
 import os
+from collections.abc import Callable
 from hmac import compare_digest
 
 import msgspec
@@ -47,6 +48,8 @@ class Tokens:
         self.first = os.path.join(data, FIRST_FILE)
         self.version = 0
         """Rises with each change."""
+        self.on_revoke: list[Callable[[str], None]] = []
+        """Told the name of a token that has ended: what goes on by it ends too."""
         self._tokens: dict[str, Token] = {t.name: t for t in store.load("tokens", list[Token], [])}
 
     def advice(self) -> str:
@@ -101,6 +104,8 @@ class Tokens:
         if name == FIRST:
             # Nobody should go on trying a secret that is none any more.
             unlink(self.first)
+        for tell in self.on_revoke:
+            tell(name)
 
     def rows(self) -> list[Token]:
         """All tokens, by name."""

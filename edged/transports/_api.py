@@ -280,6 +280,7 @@ class Api:
         self._places = Places(limit, limit // 4)
         self._strangers: dict[_Connection, None] = {}
         """Connections on which nobody has said yet who they are, the oldest first."""
+        control.tokens.on_revoke.append(self._revoked)
 
     @property
     def open(self) -> int:
@@ -312,6 +313,17 @@ class Api:
                 connection.transport.abort()
                 return True
         return False
+
+    def _revoked(self, name: str) -> None:
+        """A token has ended: so do its sessions, its calls, and its connections with them."""
+        peer = _peer(name)
+        if self.sessions is not None:
+            self.sessions.end_of(peer)
+        self.control.dispatcher.end_calls(peer)
+        for connection in tuple(cast("list[_Connection]", self._server.connections)):
+            seat, transport = connection.seat, connection.transport
+            if transport is not None and seat is not None and seat.key == peer:
+                transport.abort()
 
     async def close(self) -> None:
         """End all connections; what is being answered may end within `linger_s`."""
@@ -502,8 +514,13 @@ class Api:
             wrong = "this token is not valid (revoked or mistyped)"
             told = wrong if is_token else "send Authorization: Bearer TOKEN"
             raise UnauthenticatedError(f"{told}; {advice}")
-        peer = f"token {token.name}"
+        peer = _peer(token.name)
         return Caller(token.user, token.role, session, "http", peer, channel, chat_id), peer
+
+
+def _peer(name: str) -> str:
+    """Whose what comes by a token is."""
+    return f"token {name}"
 
 
 class _Seat(NamedTuple):

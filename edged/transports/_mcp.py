@@ -59,8 +59,8 @@ SESSIONS = 64
 QUEUED = 256
 """Messages that wait for one stream; beyond half of them what may be lost is lost."""
 
-QUEUED_BYTES = 1 << 20
-"""Likewise bytes, beyond which what may be lost is lost."""
+QUEUED_BYTES = 2 << 20
+"""Likewise bytes."""
 
 KEPT = 256
 """Events of a session that can be asked for again."""
@@ -152,7 +152,7 @@ class _Flow:
         """One message more; the last one where `ends` says how."""
         if self.is_lost:
             return
-        if len(self.waiting) >= QUEUED:
+        while self.waiting and (len(self.waiting) >= QUEUED or self.size > QUEUED_BYTES):
             self.take()
         self.waiting.append((event, line))
         self.size += len(line)
@@ -182,7 +182,7 @@ class _Flow:
     @property
     def congested(self) -> bool:
         """Whether its reader is far behind."""
-        return len(self.waiting) > QUEUED // 2 or self.size > QUEUED_BYTES
+        return len(self.waiting) > QUEUED // 2 or self.size > QUEUED_BYTES // 2
 
     async def first(self, patience_s: float) -> bool:
         """Wait until something is there; whether it is the one answer."""
@@ -436,10 +436,17 @@ class Sessions:
 
     def end(self, session: _Session) -> None:
         """A session is over."""
-        del self._sessions[session.id]
+        if self._sessions.pop(session.id, None) is None:
+            return
         self._places.leave(session.caller.who, owner=session.caller.is_owner)
         self.notices.leave(session.connection)
         session.close()
+
+    def end_of(self, peer: str) -> None:
+        """End those of one token, which is none any more."""
+        for session in tuple(self._sessions.values()):
+            if session.caller.peer == peer:
+                self.end(session)
 
     def bound(self) -> None:
         """Lose answers of cut streams until all together are few enough bytes."""

@@ -11,7 +11,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Annotated, Any
 
 import aiohttp
@@ -331,6 +331,48 @@ async def test_a_revoked_token_is_no_token(door: Door) -> None:
     door.control.tokens.revoke("ada")
     async with door.client(door.agent) as http, http.get("/api/tools") as response:
         assert response.status == 401
+
+
+async def test_what_goes_on_by_a_token_ends_when_it_is_revoked(door: Door) -> None:
+    """Contract, section 2: else whoever has a stolen one would go on hearing and acting."""
+    params = {"protocolVersion": "2025-11-25", "capabilities": {}}
+    initialize = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}
+    ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+    accept = {"Accept": "application/json, text/event-stream"}
+    async with AsyncExitStack() as stack:
+        agent, owner = [
+            await stack.enter_async_context(door.client(token, **accept))
+            for token in (door.agent, door.owner)
+        ]
+        streams = []
+        for http in (agent, owner):
+            async with http.post("/mcp", json=initialize) as response:
+                session = {"Mcp-Session-Id": response.headers["Mcp-Session-Id"]}
+            for path in ("/api/events", "/mcp"):
+                get = http.get(path, headers=session)
+                streams.append(await stack.enter_async_context(get))
+            if http is agent:
+                theirs = session
+        async with agent.post("/api/tools/slow/call", json={"async": True}) as response:
+            assert response.status == 202
+        async with asyncio.timeout(BOUND_S):
+            await door.slow.started.wait()
+            door.control.tokens.revoke("ada")
+            await door.slow.cancelled.wait()
+            for stream in streams[:2]:
+                with pytest.raises(aiohttp.ClientPayloadError):
+                    await stream.read()
+        door.events.publish("reading", "", {})
+        events = Sse(streams[2])
+        while (await events.next())["event"] != "reading":
+            continue
+        async with owner.post("/mcp", json=ping, headers=session) as response:
+            assert response.status == 200
+        # Another of the same name is not the one that was revoked.
+        again = door.control.tokens.add("ada", "ada@example.org", "agent")
+        async with door.client(again, **accept) as http:
+            async with http.post("/mcp", json=ping, headers=theirs) as response:
+                assert response.status == 404
 
 
 @pytest.mark.parametrize(
