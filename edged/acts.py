@@ -13,7 +13,8 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 import msgspec
 
-from edged.errors import NotFoundError
+from edged import disguise
+from edged.errors import ExistsError, NotFoundError
 from edged.sections import McpServer
 from edged.settings import switch_path
 from edged.store import Store
@@ -38,10 +39,6 @@ class Acts(Protocol):
         Raises:
             StoreError: nothing changed.
         """
-
-
-MASK = "[***]"
-"""In place of a secret, as in results."""
 
 
 class Switches:
@@ -102,8 +99,7 @@ class McpServers:
         found = {}
         for name, one in self._store.peek(self.FILE, dict[str, McpServer], {}).items():
             for key, value in msgspec.to_builtins(one).items():
-                masked = dict.fromkeys(value, MASK) if key in ("env", "headers") else value
-                found[f"{self.ROOT}.{name}.{key}"] = Held(masked, file)
+                found[f"{self.ROOT}.{name}.{key}"] = Held(_disguised(key, value), file)
         return found
 
     def drop(self, keys: Collection[str]) -> None:
@@ -116,11 +112,23 @@ class McpServers:
             self._dropped(gone)
 
 
+def _disguised(key: str, value: Any) -> Any:
+    """A setting of a server without its secrets."""
+    if key in ("env", "headers"):
+        return dict.fromkeys(value, disguise.MASK)
+    if key == "args":
+        return disguise.words(map(str, value))
+    return disguise.url(value) if key == "url" else value
+
+
 def reset(acts: Iterable[Acts], key: str) -> dict[str, Any]:
     """Drop what was set for `key` and below it; returns what that was, by key.
 
+    An MCP server that was added is one value, and goes by its own name alone.
+
     Raises:
         NotFoundError: nothing was set there; names what was.
+        ExistsError: MCP servers lie below; nothing was dropped.
         StoreError: it could not be stored.
     """
     known = [(part, part.held()) for part in acts]
@@ -131,11 +139,39 @@ def reset(acts: Iterable[Acts], key: str) -> dict[str, Any]:
         if name == key or name.startswith(f"{key}.")
     }
     if not dropped:
-        names = sorted(name for _, held in known for name in held)
+        names = sorted({_unit(part, name) for part, held in known for name in held})
         others = f"; there is: {', '.join(names[:20])}" if names else ", or anything else"
         raise NotFoundError(f"no owner set {key[:128]!r} at run time{others}")
+    servers = _servers(known, dropped)
+    below = sorted(one for one in servers if one.startswith(f"{key}."))
+    if below:
+        named = ", ".join(one.removeprefix(f"{McpServers.ROOT}.") for one in below)
+        raise ExistsError(
+            f"below {key} are MCP servers that were added: {named}: edged mcp-server remove NAME "
+            "removes one; nothing was dropped"
+        )
     for part, held in known:
         keys = dropped.keys() & held.keys()
         if keys:
             part.drop(keys)
-    return dropped
+    settings = tuple(f"{one}." for one in servers)
+    return {k: v for k, v in dropped.items() if not k.startswith(settings)} | servers
+
+
+def _unit(part: Acts, key: str) -> str:
+    """The key that goes when this one does: of an added MCP server, the whole server's."""
+    return key.rpartition(".")[0] if isinstance(part, McpServers) else key
+
+
+def _servers(
+    known: list[tuple[Acts, dict[str, Held]]], dropped: Collection[str]
+) -> dict[str, str]:
+    """The added MCP servers that would go, by key: what each is reached by."""
+    found: dict[str, str] = {}
+    for part, held in known:
+        for key in held.keys() & dropped:
+            one = _unit(part, key)
+            if one != key:
+                command = [held[f"{one}.command"].value, *held[f"{one}.args"].value]
+                found[one] = held[f"{one}.url"].value or " ".join(map(str, command))
+    return found

@@ -247,7 +247,13 @@ class Control:
         return web.config() if body is None else web.configure(body)
 
     async def mcp_server(
-        self, caller: Caller, action: str, name: str, addition: Any = None
+        self,
+        caller: Caller,
+        action: str,
+        name: str,
+        addition: Any = None,
+        *,
+        purge: bool = False,
     ) -> Any:
         """See, add, test or remove other MCP servers.
 
@@ -256,6 +262,7 @@ class Control:
             action: `list`, `show`, `add`, `test` or `remove`.
             name: of the server, but for `list` and `add`.
             addition: `edged.mcp.upstream.view.Addition`, of `add`.
+            purge: `remove` erases its home too.
 
         Raises:
             DeniedError: not an owner.
@@ -272,7 +279,7 @@ class Control:
         if action == "test":
             return await servers.test(name)
         if action == "remove":
-            return await servers.remove(name)
+            return await servers.remove(name, purge=purge)
         return servers.row(name) if action == "show" else servers.rows()
 
     def definitions(self, caller: Caller, session: Session, form: str) -> bytes:

@@ -128,6 +128,11 @@ class Errands:
         made.give(found, turns)
         return made
 
+    async def names(self, user: str) -> frozenset[str]:
+        """All tools of a user, whether or not they can be called now."""
+        await self._wait_fresh(user)
+        return frozenset(state.name for state in self._registry.states(user))
+
     async def deliver(self, caller: Caller, text: str) -> None:
         """Send a message to the channel that the caller's context names.
 

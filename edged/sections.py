@@ -223,6 +223,7 @@ FETCHERS = frozenset({"npx", "uvx", "pnpx", "bunx", "pipx"})
 
 _SERVER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
@@ -266,6 +267,7 @@ class McpServer(Section, frozen=True):
     def __post_init__(self) -> None:
         if bool(self.command) == bool(self.url):
             raise ValueError("command: give either the command of a server or its url")
+        self._check_kind()
         check_url("url", self.url)
         if self.type and (self.type == "stdio") != bool(self.command):
             needs = "a command" if self.type == "stdio" else "a url"
@@ -284,6 +286,25 @@ class McpServer(Section, frozen=True):
         check_duration("timeout", self.timeout, 0.1, 3_600)
         for tool, value in self.timeouts.items():
             check_duration(f"timeouts.{tool}", value, 0.1, 3_600)
+
+    def _check_kind(self) -> None:
+        """What says nothing of a server of this kind is a mistake."""
+        if _URL.match(self.command):
+            raise ValueError("command: is a URL: one of http:// or https:// goes to `url`")
+        first, *rest = self.command.split() or [""]
+        if rest and "/" not in first:
+            words = ", ".join(rest)[:60]
+            raise ValueError(f"command: is {first!r} alone: write `args: [{words}]` beside it")
+        other = (
+            ("headers",)
+            if self.command
+            else ("args", "env", "env_file", "read", "write", "devices")
+        )
+        for name in other:
+            if getattr(self, name):
+                raise ValueError(
+                    f"{name}: is of a server with a {'url' if self.command else 'command'}"
+                )
 
     def _check_texts(self) -> None:
         for name in self.env:
@@ -312,6 +333,11 @@ class McpServer(Section, frozen=True):
         """Whether a stdio server reaches the network."""
         if self.network is not UNSET:
             return self.network
+        return self.fetches
+
+    @property
+    def fetches(self) -> bool:
+        """Whether it is started by what fetches it, unless that is there."""
         return self.command.rpartition("/")[2] in FETCHERS
 
 

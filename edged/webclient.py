@@ -248,7 +248,9 @@ def _mcp_servers(params: dict[str, Any]) -> _Ask:
     path = f"{path}/{_segment(params['name'])}"
     if action == "test":
         return "POST", f"{path}/test", None
-    return ("DELETE" if action == "remove" else "GET"), path, None
+    if action == "remove":
+        return "DELETE", f"{path}?purge=true" if params.get("purge") else path, None
+    return "GET", path, None
 
 
 def _agents(params: dict[str, Any]) -> _Ask:

@@ -519,6 +519,8 @@ def _example(kind: Any) -> str:
 
 def _not_one_of(choices: list[str], value: Any, other: str = "") -> str:
     """What to say of a value that is none of the choices, where it might be something else too."""
+    # The empty one is what is meant where the key is left out.
+    choices = list(filter(None, choices)) or choices
     guess = nearest(str(value), choices)
     hint = f"; did you mean {guess!r}?" if guess else ""
     wanted = f"one of {', '.join(choices)}" if len(choices) > 1 else repr(choices[0])

@@ -39,6 +39,14 @@ REFUSAL_MAX = 4_096
 AGAIN = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 522, 524, 529})
 """Statuses after which the same question may be answered."""
 
+_HINTS = {
+    401: "check `api_key` of the provider",
+    403: "check `api_key` of the provider",
+    404: "{}: see base_url and the model's name",
+    405: "{}: see base_url",
+}
+"""What to look at, by status; with the address that was asked."""
+
 SPENT = frozenset({401, 402, 403, 429})
 """Statuses that another key may not meet."""
 
@@ -98,7 +106,7 @@ class Line:
             except _Refused as refused:
                 rotated = refused.status in SPENT and self._rotate()
                 if not left or not (rotated or refused.status in AGAIN):
-                    raise self._failed(str(refused)) from None
+                    raise self._failed(refused.told()) from None
                 asked = 0.0 if rotated else refused.retry_after_s
                 if asked > LONGEST_WAIT_S:
                     text = f"{refused}; it asks for {asked:.0f} s of patience"
@@ -165,13 +173,25 @@ class Line:
             proxy=self._settings.proxy or None,
         ) as answer:
             if answer.status != 200:
-                raise _Refused.of(answer, await answer.content.read(REFUSAL_MAX), self._now())
+                refused = _Refused.of(answer, await answer.content.read(REFUSAL_MAX), self._now())
+                refused.hint = _HINTS.get(answer.status, "").format(url)
+                raise refused
             reading = self._provider.Reading()
-            if answer.content_type == "application/json":
-                reading.whole(_decoded(await _bounded(answer.content, most)))
-            else:
-                await _read(answer.content, reading, most)
-            return reading.said()
+            kind, found = answer.content_type, dict[str, Any]()
+            try:
+                if kind == "application/json":
+                    found = _decoded(await _bounded(answer.content, most))
+                    reading.whole(found)
+                else:
+                    await _read(answer.content, reading, most)
+                return reading.said()
+            except RemoteProtocolError as error:
+                if kind == "text/event-stream" or found.get("error"):
+                    raise
+                raise RemoteProtocolError(
+                    f"{url} answers with {kind[:80]}, but no answer of a model: see base_url of "
+                    f"the provider ({error})"
+                ) from None
 
 
 async def _read(content: aiohttp.StreamReader, reading: Reading, most: int) -> None:
@@ -234,6 +254,11 @@ class _Refused(Exception):  # noqa: N818  it is caught here
     def __init__(self, status: int, words: str, retry_after_s: float) -> None:
         super().__init__(f"HTTP {status}{': ' if words else ''}{words}")
         self.status, self.retry_after_s = status, retry_after_s
+        self.hint = ""
+
+    def told(self) -> str:
+        """What it says, and what to look at."""
+        return f"{self} ({self.hint})" if self.hint else str(self)
 
     @classmethod
     def of(cls, answer: aiohttp.ClientResponse, body: bytes, now: float) -> _Refused:

@@ -33,7 +33,7 @@ CHARACTERS = 4
 """Of a token, where the server does not count them."""
 
 LONGEST = 16
-"""Bytes of a token on average at most: a server that counts fewer tokens is not believed."""
+"""Characters of a token on average at most: a server that counts fewer tokens is not believed."""
 
 GONE = "[this answer is left out: there was no room for it; call again if you need it]"
 
@@ -96,6 +96,8 @@ class Progress(msgspec.Struct):
     tokens: int = 0
     text: str = ""
     """The model's last words."""
+    lent: int = 0
+    """Tokens of tasks that it gave, and that still run."""
 
 
 class GaveUpError(EdgedError, RuntimeError):
@@ -156,7 +158,7 @@ async def work(
         if said.stop in CUT:
             # The last call's arguments may be half of what was meant.
             raise GaveUpError(_cut(budget))
-        if progress.tokens >= budget.tokens:
+        if progress.tokens + progress.lent >= budget.tokens:
             raise GaveUpError(
                 f"it used {progress.tokens} tokens of {budget.tokens}: give smaller tasks, or "
                 "raise tools.subagent.tokens"
@@ -199,14 +201,20 @@ def _cut(budget: Budget) -> str:
 def _used(turns: list[Turn], said: Said) -> int:
     """Tokens of a question and its answer; a budget holds also where nobody counts, or lies."""
     counted = said.usage.input + said.usage.output
-    written = sum(_length(_once(turn)) for turn in (*turns, said))
-    return max(counted, written // LONGEST) if counted else written // CHARACTERS
+    if not counted:
+        return _length((turns, said)) // CHARACTERS
+    return max(counted, sum(map(_written, (*turns, said))) // LONGEST)
 
 
-def _once(turn: Turn) -> Turn:
-    """A turn in which nothing is there twice: some answers are kept in their own shape too."""
-    is_twice = isinstance(turn, Said) and turn.items
-    return msgspec.structs.replace(turn, text="", calls=()) if is_twice else turn
+def _written(turn: Turn) -> int:
+    """Characters of a turn; what is kept in a provider's own shape is in it once."""
+    if isinstance(turn, Told):
+        return len(turn.text)
+    if isinstance(turn, Outcomes):
+        return sum(len(row.text) for row in turn.rows)
+    if turn.items:
+        return _length(turn.items)
+    return len(turn.text) + sum(len(call.name) + len(call.arguments) for call in turn.calls)
 
 
 def _length(value: Any) -> int:

@@ -19,7 +19,7 @@ import msgspec
 from edged import log
 from edged.agents.loop import Budget, Model, Progress, Tools, work
 from edged.agents.providers import NAME_MAX, Question, Said, Told, Turn
-from edged.agents.store import Agent, Agents, Change, Creation, Listing, Status
+from edged.agents.store import Agent, Agents, Change, Creation, Listing, Status, doubts
 from edged.agents.transcript import (
     INTERRUPTED,
     End,
@@ -46,6 +46,7 @@ from edged.identity import Caller
 from edged.results import mask
 from edged.sections import ModelProvider, Subagent
 from edged.wording import faulted
+from edged.yamlio import nearest
 
 _T = TypeVar("_T")
 
@@ -110,6 +111,27 @@ class Line(Model, Protocol):
         """Close its connections."""
 
 
+class _Masked:
+    """A model without secrets in its words and names: its server may repeat the key it is sent."""
+
+    def __init__(self, model: Model, secrets: tuple[str, ...]) -> None:
+        self.form = model.form
+        self._model, self._secrets = model, secrets
+
+    async def ask(self, question: Question) -> Said:
+        """One answer.
+
+        Raises:
+            ModelError: there is none.
+        """
+        said = await self._model.ask(question)
+        calls = tuple(
+            msgspec.structs.replace(call, name=mask(call.name, self._secrets))
+            for call in said.calls
+        )
+        return msgspec.structs.replace(said, text=mask(said.text, self._secrets), calls=calls)
+
+
 class Desk(Protocol):
     """How the parts above are reached: tools, messages, events."""
 
@@ -117,6 +139,9 @@ class Desk(Protocol):
         self, caller: Caller, patterns: tuple[str, ...] | None, found: frozenset[str], turns: int
     ) -> Opened:
         """The tools of one subagent; `found` are hidden ones that it has for so many turns."""
+
+    async def names(self, user: str) -> frozenset[str]:
+        """All tools of a user, whether or not they can be called now."""
 
     async def deliver(self, caller: Caller, text: str) -> None:
         """Send a message to the caller's channel.
@@ -142,7 +167,8 @@ class Running:
     Attributes:
         session: of its calls; nobody else knows it.
         depth: 1 where no subagent gave it.
-        parent: the task of the subagent that gave it.
+        parent: the task of the subagent that gave it, or of the next above that still runs.
+        note: what its giver should know of it, or empty.
     """
 
     def __init__(
@@ -151,8 +177,10 @@ class Running:
         budget: Budget,
         parent: Running | None,
         watch: Callable[[str], None] | None = None,
+        note: str = "",
     ) -> None:
         self.head = head
+        self.note = note
         self.budget = budget
         self.parent = parent
         self.watch = watch
@@ -163,22 +191,31 @@ class Running:
         self.end: End | None = None
         self.over = asyncio.Event()
         self.task: asyncio.Task[None] | None = None
+        self.has_begun = self.is_unwanted = False
 
     def cancel(self) -> None:
         """End it soon."""
-        if self.task is not None:
+        self.is_unwanted = True
+        if self.has_begun and self.task is not None:
+            # Before its first step nothing of it would run, not even its end.
             self.task.cancel()
 
-    def charge(self, tokens: int) -> None:
-        """Count what a child used as its own."""
-        self.progress.tokens += tokens
+    def take_back(self, child: Running) -> None:
+        """Count what a child used as its own; the rest of what it was lent may be lent again."""
+        self.progress.lent -= child.budget.tokens
+        self.progress.tokens += child.progress.tokens
+
+    @property
+    def left(self) -> int:
+        """Tokens that are neither used nor lent."""
+        return self.budget.tokens - self.progress.tokens - self.progress.lent
 
     def view(self) -> View:
         """As it is now."""
         if self.end is not None:
             return shown(self.head, self.end)
         far = self.progress
-        now = End(self.state, far.text, "", "", far.turns, far.calls, far.tokens)
+        now = End(self.state, cut(far.text, REPORT_MAX), "", "", far.turns, far.calls, far.tokens)
         return shown(self.head, now)
 
 
@@ -272,7 +309,10 @@ class Service:
 
     async def listing(self, caller: Caller) -> Listing:
         """The caller's agents."""
-        return await self._in_turn(self._agents.listing, caller.user)
+        found = await self._in_turn(self._agents.listing, caller.user)
+        names = await self._desk.names(caller.user)
+        agents = tuple(_doubted(one, names) for one in found.agents)
+        return msgspec.structs.replace(found, agents=agents)
 
     async def get(self, caller: Caller, slug: str) -> Agent:
         """One of them.
@@ -280,7 +320,8 @@ class Service:
         Raises:
             NotFoundError, InvalidArgumentsError, ConfigError: as `Agents.get`.
         """
-        return await self._in_turn(self._agents.get, caller.user, slug)
+        agent = await self._in_turn(self._agents.get, caller.user, slug)
+        return _doubted(agent, await self._desk.names(caller.user))
 
     async def create(self, caller: Caller, asked: Creation) -> Agent:
         """Make one.
@@ -290,18 +331,20 @@ class Service:
             ExistsError, InvalidArgumentsError: as `Agents.create`.
         """
         _require_owner(caller)
-        return self._changed(caller, await self._in_turn(self._agents.create, caller.user, asked))
+        agent = await self._in_turn(self._agents.create, caller.user, asked)
+        return await self._changed(caller, agent)
 
     async def update(self, caller: Caller, slug: str, change: Change) -> Agent:
         """Change one; likewise."""
         _require_owner(caller)
         agent = await self._in_turn(self._agents.update, caller.user, slug, change)
-        return self._changed(caller, agent)
+        return await self._changed(caller, agent)
 
     async def take(self, caller: Caller, content: str) -> Agent:
         """Make one of a Markdown file's text; likewise."""
         _require_owner(caller)
-        return self._changed(caller, await self._in_turn(self._agents.take, caller.user, content))
+        agent = await self._in_turn(self._agents.take, caller.user, content)
+        return await self._changed(caller, agent)
 
     async def delete(self, caller: Caller, slug: str) -> None:
         """Remove one; likewise."""
@@ -347,9 +390,9 @@ class Service:
             # To its end, also where its caller is gone: two never write at once.
             return await _whole(act, *args)
 
-    def _changed(self, caller: Caller, agent: Agent) -> Agent:
+    async def _changed(self, caller: Caller, agent: Agent) -> Agent:
         self._publish("agents.changed", caller.user, {"slug": agent.slug})
-        return agent
+        return _doubted(agent, await self._desk.names(caller.user))
 
     # Subagents ----------------------------------------------------------------------------
 
@@ -373,12 +416,24 @@ class Service:
             )
         return agent, *self._chosen(model or (agent.model if agent is not None else ""))
 
+    def _doubt(self, model: str, provider: str) -> str:
+        """What is said of a model whose name begins like a provider's, of which there is none."""
+        head, slash, _ = model.partition("/")
+        one = self._section.providers[provider]
+        if not slash or model == one.model or model in one.models.values():
+            return ""
+        return (
+            f"There is no provider {head[:NAME_MAX]!r}: {model[:LABEL_MAX]!r} was asked of "
+            f"{provider!r}, which is not known to have it."
+        )
+
     async def _named(self, caller: Caller, slug: str) -> Agent:
         """One of the caller's agents; a model that guessed learns which there are."""
         try:
-            return await self.get(caller, slug)
+            return await self._in_turn(self._agents.get, caller.user, slug)
         except NotFoundError:
-            there = [one.slug for one in (await self.listing(caller)).agents[:NAMED_MAX]]
+            found = await self._in_turn(self._agents.listing, caller.user)
+            there = [one.slug for one in found.agents[:NAMED_MAX]]
             known = ", ".join(there) or "none"
             raise NotFoundError(f"no agent {slug!r}; there are: {known}") from None
 
@@ -408,12 +463,12 @@ class Service:
                 f"subagents are {self._section.depth} deep at most: do it yourself, or raise "
                 "tools.subagent.depth"
             )
-        budget = self._budget(asked, parent, name)
         await self._remember()
         # From here on nothing is waited for: whoever comes next counts this one.
         if self._closing:
             raise StoppingError
         self._check_places(caller)
+        budget = self._budget(asked, parent, name)
         task = mask(asked.task, self._masked)
         head = Head(
             secrets.token_hex(4),
@@ -431,7 +486,11 @@ class Service:
             iso(self._clock.now()),
             asked.in_background,
         )
-        one = Running(head, budget, parent, watch)
+        wanted = asked.model or (agent.model if agent is not None else "")
+        note = self._doubt(wanted, name) if wanted == model else ""
+        one = Running(head, budget, parent, watch, note)
+        if parent is not None:
+            parent.progress.lent += budget.tokens
         self._running[head.task_id] = self._by_session[one.session] = one
         self._publish(
             "subagent.start", caller.user, {"task_id": head.task_id, "label": head.label}
@@ -461,6 +520,9 @@ class Service:
 
         `NAME/MODEL` names the provider; a model that no provider is known to have goes to
         the default one as it is.
+
+        Raises:
+            InvalidArgumentsError: there is no provider, or `NAME` is nearly one's.
         """
         providers = self._section.providers
         default = self._section.default or next(iter(providers), "")
@@ -476,6 +538,13 @@ class Service:
             one = providers[name]
             if wanted in one.models or (wanted and wanted == one.model):
                 return name, one.models.get(wanted, wanted)
+        guess = nearest(head, providers) if slash else ""
+        if guess:
+            reason = (
+                f"there is no provider {head[:NAME_MAX]!r}; did you mean {guess!r}? "
+                f"There are: {', '.join(providers)}"
+            )
+            raise InvalidArgumentsError([Fault("model", reason)])
         settings = providers[default]
         return default, wanted or settings.model or next(iter(settings.models.values()))
 
@@ -487,10 +556,11 @@ class Service:
 
     async def _run(self, one: Running, caller: Caller, asked: Task, agent: Agent | None) -> None:
         """The life of one task."""
+        one.has_begun = True
         end, transcript = INTERRUPTED, None
         try:
             transcript, is_cancelled = await _done(Transcript, self._directory, one.head)
-            if not is_cancelled:
+            if not (is_cancelled or one.is_unwanted):
                 end = await self._worked(one, caller, asked, agent, transcript)
         except StoreError as error:
             end = End("failed", reason=str(error))
@@ -549,7 +619,7 @@ class Service:
                     scope.reschedule(asyncio.get_running_loop().time() + limit)
                     await self._noted(one, transcript, tools, question.turns[0])
                     text = await work(
-                        self.line(one.head.provider),
+                        _Masked(self.line(one.head.provider), self._masked),
                         tools,
                         question,
                         one.budget,
@@ -573,17 +643,20 @@ class Service:
         return cut(mask(text, self._masked), REPORT_MAX)
 
     def _budget(self, asked: Task, parent: Running | None, provider: str) -> Budget:
-        """What a task may use; a child lives on what its parent has left.
+        """What a task may use; a child is lent half of what its parent has left.
 
         Raises:
-            DeniedError: nothing is left.
+            DeniedError: that is less than one answer may have.
         """
         section = self._section
         tokens = section.tokens
         if parent is not None:
-            tokens = min(tokens, parent.budget.tokens - parent.progress.tokens)
-            if tokens <= 0:
-                raise DeniedError("your tokens are used up: report what you have")
+            tokens = parent.left // 2
+            if tokens < (asked.max_tokens or section.answer_tokens):
+                raise DeniedError(
+                    "your tokens are used up, or lent to subagents that still run: wait for "
+                    "those, or report what you have"
+                )
         return Budget(
             section.turns,
             tokens,
@@ -605,9 +678,7 @@ class Service:
         row.pop("items", None)
         for call in row.get("calls", ()):
             call["arguments"] = tools.shown(call["name"], call["arguments"])
-        # A line is masked as text: what is in it may be anywhere in it.
-        clean = mask(msgspec.json.encode(row).decode(), self._masked)
-        line = {"time": iso(self._clock.now()), **msgspec.json.decode(clean)}
+        line = {"time": iso(self._clock.now()), **mask(row, self._masked)}
         # To its end, so that the last line is the last one also where this is cancelled.
         await _whole(transcript.add, line)
 
@@ -622,7 +693,12 @@ class Service:
         head = one.head
         del self._running[head.task_id], self._by_session[one.session]
         if one.parent is not None:
-            one.parent.charge(end.tokens)
+            one.parent.take_back(one)
+        for heir in self._running.values():
+            if heir.parent is one:
+                heir.parent = one.parent
+                if one.parent is not None:
+                    one.parent.progress.lent += heir.budget.tokens
         if self._ended is not None:
             self._ended[head.task_id] = head, end
         self._tell_end(head, end)
@@ -708,7 +784,9 @@ class Service:
         for view in await self.tasks(caller):
             if view.task_id == task_id:
                 return view
-        raise NotFoundError(f"no subagent {task_id[:40]!r}: spawn_status without one lists them")
+        raise NotFoundError(
+            f"no subagent {task_id[:40]!r}: edged agents tasks, or spawn_status, lists them"
+        )
 
     async def stop(self, caller: Caller, task_id: str) -> View:
         """Cancel one, and wait for its end.
@@ -745,6 +823,10 @@ class _Open:
 
     async def __aexit__(self, *_error: object) -> None:
         return
+
+
+def _doubted(agent: Agent, names: frozenset[str]) -> Agent:
+    return msgspec.structs.replace(agent, warnings=doubts(agent, names))
 
 
 def _is_of(head: Head, caller: Caller) -> bool:

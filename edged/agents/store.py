@@ -12,6 +12,7 @@ import os
 import re
 import stat
 import unicodedata
+from collections.abc import Collection
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -52,8 +53,12 @@ Status = Literal["enabled", "disabled"]
 Line = Annotated[str, Meta(min_length=1, max_length=200)]
 
 
-class Agent(msgspec.Struct, frozen=True):
-    """One agent, in the specification's shape; times are RFC 3339."""
+class Agent(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One agent, in the specification's shape; times are RFC 3339.
+
+    Attributes:
+        warnings: what is probably not meant so, for people; absent where there is nothing.
+    """
 
     slug: str
     name: str
@@ -64,6 +69,7 @@ class Agent(msgspec.Struct, frozen=True):
     status: Status
     created_at: str
     updated_at: str
+    warnings: tuple[str, ...] = ()
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -152,7 +158,8 @@ class Agents:
             try:
                 found.append(_read(path))
             except EdgedError as error:
-                problems.append(Problem(path, str(error).removeprefix(f"{path}: ")))
+                text = re.sub(rf"\A{re.escape(path)}:(\d+): ", r"line \1: ", str(error))
+                problems.append(Problem(path, text.removeprefix(f"{path}: ")))
         return Listing(tuple(found), tuple(problems))
 
     def get(self, user: str, slug: str) -> Agent:
@@ -192,7 +199,13 @@ class Agents:
         asked = {n: v for n, v in msgspec.structs.asdict(change).items() if v is not None}
         if "tool_permissions" in asked:
             asked["tool_permissions"] = tuple(asked["tool_permissions"])
-        return self._write(user, _checked(msgspec.structs.replace(before, **asked)))
+        after = _checked(msgspec.structs.replace(before, **asked))
+        if asked.keys() == {"status"}:
+            path = self._path(user, slug)
+            data = _switched(_taken(path)[0], after.status)
+            if _is(after, data, path):
+                return self._put(path, data)
+        return self._write(user, after)
 
     def delete(self, user: str, slug: str) -> None:
         """Remove one; the file, whatever is in it.
@@ -225,6 +238,9 @@ class Agents:
         except ConfigError as error:
             raise InvalidArgumentsError([Fault("", str(error))]) from None
         slug = front.slug or slug_of(front.name)
+        if not slug:
+            reason = f"{front.name[:80]!r} has no letter a-z and no digit: write a `slug` too"
+            raise InvalidArgumentsError([Fault("name", reason)])
         if re.fullmatch(SLUG, slug) is None:
             reason = "must be a-z, 0-9 and -, 64 at most, beginning and ending with no -"
             raise InvalidArgumentsError([Fault("slug", reason)])
@@ -263,8 +279,11 @@ class Agents:
 
     def _write(self, user: str, agent: Agent) -> Agent:
         make_directory(self.directory(user), 0o750)
-        path, now = self._path(user, agent.slug), self._clock.now()
-        write_atomic(path, written(agent), 0o640)
+        return self._put(self._path(user, agent.slug), written(agent))
+
+    def _put(self, path: str, data: bytes) -> Agent:
+        now = self._clock.now()
+        write_atomic(path, data, 0o640)
         # The file's time is the agent's, so that a change by hand is one too.
         os.utime(path, (now, now))
         return _read(path)
@@ -313,6 +332,29 @@ class Agents:
             log.warning(f"the agents that came with edged: {error}")
 
 
+def doubts(agent: Agent, names: Collection[str]) -> tuple[str, ...]:
+    """What an agent may call that is not there, in words.
+
+    Tools of MCP servers are there while their server is: of those nothing is said.
+
+    Args:
+        agent: whose `tool_permissions` are looked at.
+        names: of all tools.
+    """
+    found = []
+    for one in agent.tool_permissions:
+        if one == EVERY or one.startswith("mcp_"):
+            continue
+        if one.endswith("*"):
+            if not any(name.startswith(one[:-1]) for name in names):
+                found.append(f"tool_permissions: no tool's name begins with {one[:-1]!r}")
+        elif one not in names:
+            guess = yamlio.nearest(one, names)
+            hint = f"did you mean {guess!r}?" if guess else "edged tools --all lists them"
+            found.append(f"tool_permissions: there is no tool {one!r}: {hint}")
+    return tuple(found)
+
+
 def _digest(path: str) -> str:
     try:
         with open(path, "rb") as file:
@@ -337,9 +379,15 @@ def _read(path: str) -> Agent:
     Raises:
         ConfigError: with the line.
     """
-    slug = os.path.basename(path)[: -len(".md")]
-    if re.fullmatch(SLUG, slug) is None:
-        raise ConfigError("rename it: a-z, 0-9 and -, then .md", file=path)
+    return _agent(*_taken(path), path)
+
+
+def _taken(path: str) -> tuple[bytes, float]:
+    """What is in an agent's file, and when it was changed.
+
+    Raises:
+        ConfigError: it is none, or cannot be read.
+    """
     try:
         # Never a link that somebody laid to another file, nor what one would wait for.
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -350,11 +398,18 @@ def _read(path: str) -> Agent:
             data = file.read(frontmatter.FILE_MAX + 1)
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}", file=path) from None
+    return data, facts.st_mtime
+
+
+def _agent(data: bytes, time: float, path: str) -> Agent:
+    slug = os.path.basename(path)[: -len(".md")]
+    if re.fullmatch(SLUG, slug) is None:
+        raise ConfigError("rename it: a-z, 0-9 and -, then .md", file=path)
     front, body = _parsed(data, path)
     if front.slug not in ("", slug):
         reason = f"is {front.slug!r} and the file {slug}.md: make them the same"
         raise ConfigError(reason, file=path, key="slug")
-    changed = iso(facts.st_mtime)
+    changed = iso(time)
     agent = Agent(
         slug,
         front.name,
@@ -372,11 +427,41 @@ def _read(path: str) -> Agent:
         raise ConfigError(str(error), file=path) from None
 
 
+def _switched(data: bytes, status: Status) -> bytes:
+    """An agent's file with another status in the one line that says it; all else is kept."""
+    lines = re.findall(rb"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z", data)
+    fence = frontmatter.split(data, "").body_first_line - 2
+    for at, line in enumerate(lines[:fence]):
+        found = re.match(rb"(status[ \t]*:[ \t]*)[^\s#]+", line)
+        if found is not None:
+            lines[at] = found[1] + status.encode() + line[found.end() :]
+            break
+    else:
+        end = lines[0].lstrip(b"\xef\xbb\xbf").lstrip(b"- \t")
+        lines.insert(fence, b"status: " + status.encode() + end)
+    return b"".join(lines)
+
+
+def _is(agent: Agent, data: bytes, path: str) -> bool:
+    """Whether a file's text is that agent, whenever it was changed."""
+    try:
+        found = _agent(data, 0.0, path)
+    except ConfigError:
+        return False
+    # A file may leave out when it was made.
+    times = {"created_at": agent.created_at, "updated_at": agent.updated_at}
+    return msgspec.structs.replace(found, **times) == agent
+
+
 def _parsed(data: bytes, file: str) -> tuple[_Front, str]:
     parts = frontmatter.split(data, file)
     document = yamlio.load(parts.yaml_text, file, first_line=parts.yaml_first_line)
     front = yamlio.convert(document, _Front, file)
-    return front, _prompt(data.decode("utf-8-sig"), parts.body_first_line)
+    body = _prompt(data.decode("utf-8-sig"), parts.body_first_line)
+    if not body.strip():
+        reason = "the prompt below the front matter is empty: write what the agent is to do"
+        raise ConfigError(reason, file=file, line=parts.body_first_line)
+    return front, body
 
 
 def _prompt(text: str, first_line: int) -> str:

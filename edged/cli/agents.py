@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import Any
 
 from edged.cli import FAILED, UsageError, complain, show
 from edged.cli.parser import Parser, add_connection, add_json, connect
 from edged.client import Client
-from edged.errors import ConfigError
+from edged.errors import ConfigError, InvalidArgumentsError
 from edged.results import joined
 
 EXAMPLE = (
@@ -73,10 +74,19 @@ def _act(args: Any, word: str) -> int:
         asked = {"action": action, "content": _content(word)}
     elif action in ("task", "stop"):
         asked = {"action": action, "task_id": word}
-    found = connect(args).request("edged/agents", asked)
+    client = connect(args)
+    try:
+        found = client.request("edged/agents", asked)
+    except InvalidArgumentsError as error:
+        # The daemon was sent a text, and knows of no file.
+        name = "standard input" if word == "-" else word
+        text = re.sub("(?m)^( *)content:", lambda at: f"{at[1]}{name}:", str(error))
+        raise (InvalidArgumentsError.told(text) if action == "import" else error) from None
     if args.json:
         show.json(found)
-    elif action == "show":
+        return 0
+    _warn(found)
+    if action == "show":
         _show(found)
     elif action in ("task", "stop"):
         _show_task(found)
@@ -111,9 +121,16 @@ def _list(args: Any) -> int:
         show.table(("SLUG", "STATUS", "MODEL", "DESCRIPTION"), rows)
     else:
         show.out("no agents: edged agents import FILE makes one of a Markdown file")
+    for agent in found["agents"]:
+        _warn(agent)
     for problem in found["problems"]:
         complain(f"{problem['file']}: {problem['reason']}", 0)
     return 0
+
+
+def _warn(agent: dict[str, Any]) -> None:
+    for warning in agent.get("warnings", ()):
+        complain(f"agent {agent['slug']}: {warning}", 0)
 
 
 def _show(agent: dict[str, Any]) -> None:

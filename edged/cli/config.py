@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from edged import paths, settings
+from edged import disguise, paths, settings
 from edged.cli import show
 from edged.cli.parser import Parser, add_json
 from edged.errors import ConfigError
@@ -163,13 +163,7 @@ def explained(loaded: Loaded, store: Store) -> Iterator[Value]:
             before = f"; {origin} says {_text(one)}" if named else ""
             one, file = acts[".".join(path)]  # noqa: PLW2901
             origin = f"owner's act in {file}{before}"
-        is_secret = path[-1] in ("api_key", "api_keys", "token") or (
-            path[0] == "messages" and path[-1] in ("password", "secret")
-        )
-        is_secret |= path[0] == "tools" and path[-2:-1] == ("headers",)
-        if is_secret and one:
-            one = MASK  # noqa: PLW2901  also where it is no !secret
-        yield Value(path, _masked(one, loaded.secrets), origin)
+        yield Value(path, _masked(_disguised(path, one), loaded.secrets), origin)
 
 
 def tree(values: list[Value]) -> dict[str, Any]:
@@ -229,6 +223,22 @@ def _line(loaded: Loaded, path: Path) -> int:
         return 0
     lines: dict[tuple[str | int, ...], int] = loaded.document.lines
     return lines.get(path, 0)
+
+
+def _disguised(path: Path, value: Any) -> Any:
+    """A value without what is a secret by its name, also where it is no !secret."""
+    is_secret = path[-1] in ("api_key", "api_keys", "token") or (
+        path[0] == "messages" and path[-1] in ("password", "secret")
+    )
+    is_secret |= path[0] == "tools" and path[-2:-1] == ("headers",)
+    if is_secret and value:
+        return MASK
+    if path[:3] == ("tools", "mcp", "servers") and value:
+        if path[-1] == "args":
+            return disguise.words(map(str, value))
+        if path[-1] == "url":
+            return disguise.url(value)
+    return value
 
 
 def _masked(value: Any, secrets: tuple[str, ...]) -> Any:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
 from typing import Any
 
 from edged.cli import UsageError, show
 from edged.cli.faults import cannot
-from edged.cli.parser import Parser, add_connection, add_json, connect, positive
+from edged.cli.parser import Parser, add_connection, add_json, connect
 
 EXAMPLE = (
     "edged mcp-server add memory -- npx -y @modelcontextprotocol/server-memory\n"
@@ -28,7 +29,8 @@ def options(parser: Parser) -> None:
         "target",
         metavar="TARGET",
         nargs="*",
-        help="the URL of a server over HTTP, or after -- the command of a stdio server",
+        help="the URL of a server over HTTP, or after -- the command of a stdio server; keys go "
+        "to --header and --env, or with !secret to edged.yaml",
     )
     parser.add_argument("--sse", action="store_true", help="the URL is of the older HTTP+SSE")
     _pairs(parser, "--header", "a header of each request; @FILE has its value")
@@ -48,8 +50,9 @@ def options(parser: Parser) -> None:
         parser.add_argument(option, metavar="X", action="append", default=[], help=what)
     parser.add_argument("--core", action="store_true", help="list its tools, not hidden")
     parser.add_argument("--keep", action="store_true", help="start it with the daemon and keep it")
-    parser.add_argument("--timeout", metavar="S", type=positive, help="seconds for a call (60)")
+    parser.add_argument("--timeout", metavar="S", type=_timeout, help="for a call: 20, 2m (60)")
     parser.add_argument("--replace", action="store_true", help="change one that is there")
+    parser.add_argument("--purge", action="store_true", help="remove: erase what it kept too")
     add_json(parser)
     add_connection(parser)
 
@@ -58,19 +61,23 @@ def _pairs(parser: Parser, option: str, what: str) -> None:
     parser.add_argument(option, metavar="N=V", action="append", default=[], help=what)
 
 
+def _timeout(text: str) -> float:
+    """The type of a duration, as the configuration has it."""
+    from edged.config import check_duration, seconds
+
+    value: str | float = text
+    try:
+        with contextlib.suppress(ValueError):
+            value = float(text)
+        check_duration("timeout", value, 0.1, 3_600)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error).partition(": ")[2]) from None
+    return seconds(value)
+
+
 def run(args: Any) -> int:
     """Run the verb; returns the exit code."""
-    action = args.action
-    if (action == "list") == bool(args.name):
-        needs = "takes no name" if args.name else "needs the name of a server"
-        raise UsageError(f"mcp-server {action} {needs}: see edged mcp-server --help")
-    params: dict[str, Any] = {"action": action}
-    if args.name:
-        params["name"] = args.name
-    if action == "add":
-        params |= {"server": _server(args), "replace": args.replace}
-    elif args.target:
-        raise UsageError("a command or a URL goes with edged mcp-server add")
+    action, params = args.action, _params(args)
     client = connect(args)
     # A server may have to be fetched before it answers.
     answer = client.request("edged/mcp-servers", params, patient=action == "test")
@@ -79,12 +86,43 @@ def run(args: Any) -> int:
     elif action == "list":
         _list(answer["servers"])
     elif action == "remove":
-        show.out(f"{args.name}: removed")
+        _tell_removed(args.name, answer)
     elif action == "add":
         show.out(f"{args.name}: added: edged mcp-server test {args.name} tries it")
     else:
         _tell(answer)
     return 0
+
+
+def _params(args: Any) -> dict[str, Any]:
+    """What the daemon is asked.
+
+    Raises:
+        UsageError: the words do not go together.
+    """
+    action = args.action
+    if (action == "list") == bool(args.name):
+        needs = "takes no name" if args.name else "needs the name of a server"
+        raise UsageError(f"mcp-server {action} {needs}: see edged mcp-server --help")
+    if args.target and action != "add":
+        raise UsageError("a command or a URL goes with edged mcp-server add")
+    if args.purge and action != "remove":
+        raise UsageError("--purge goes with edged mcp-server remove")
+    params: dict[str, Any] = {"action": action}
+    if args.name:
+        params["name"] = args.name
+    if action == "add":
+        params |= {"server": _server(args), "replace": args.replace}
+    elif action == "remove":
+        params["purge"] = args.purge
+    return params
+
+
+def _tell_removed(name: str, answer: dict[str, Any]) -> None:
+    show.out(f"{name}: removed")
+    if home := answer.get("home"):
+        show.out(f"what it kept stays in {show.safe(home)}:")
+        show.out(f"edged mcp-server remove {name} --purge erases that")
 
 
 def _server(args: Any) -> dict[str, Any]:
@@ -95,7 +133,7 @@ def _server(args: Any) -> dict[str, Any]:
         )
     first, *rest = args.target
     found: dict[str, Any] = {}
-    if first.startswith(("http://", "https://")):
+    if _is_url(first):
         if rest:
             raise UsageError(f"mcp-server add: what is {rest[0]!r} behind a URL?")
         _refuse(args, "is of a stdio server", ("env", "read", "write", "device", "network"))
@@ -117,6 +155,20 @@ def _server(args: Any) -> dict[str, Any]:
     if args.timeout is not None:
         found["timeout"] = args.timeout
     return {name: value for name, value in found.items() if value not in ([], {})}
+
+
+def _is_url(target: str) -> bool:
+    """Whether it is a URL and no program.
+
+    Raises:
+        UsageError: it is one of another kind.
+    """
+    scheme, mark, _ = target.partition("://")
+    if not mark or not scheme.isalnum():
+        return False
+    if scheme not in ("http", "https"):
+        raise UsageError(f"mcp-server add: {target}: a URL is of http:// or https://")
+    return True
 
 
 def _refuse(args: Any, why: str, options: tuple[str, ...]) -> None:
@@ -172,7 +224,10 @@ def _list(rows: list[dict[str, Any]]) -> None:
         health = row["health"]
         left_out = [f"left out: {problem}" for problem in health["left_out"]]
         for problem in filter(None, (health["error"], *left_out)):
-            sys.stderr.write(f"edged: {row['name']}: {show.safe(problem)}\n")
+            line = show.one_line(f"edged: {row['name']}: {problem}")
+            # A terminal alone would break it inside of words.
+            parts = show.fitted(line, show.width()) if sys.stderr.isatty() else [line]
+            sys.stderr.write("\n".join(parts) + "\n")
 
 
 def _tell(row: dict[str, Any]) -> None:

@@ -18,6 +18,10 @@ WIDTH = 80
 COUNT_MAX = 999_999_999
 
 
+_DESTRUCTIVE = frozenset({"remove", "forget", "reset", "stop", "deny"})
+"""Words that are never put into anybody's mouth."""
+
+
 class _Formatter(argparse.RawDescriptionHelpFormatter):
     def __init__(self, prog: str) -> None:
         super().__init__(prog, max_help_position=26, width=WIDTH - 1)
@@ -83,6 +87,9 @@ class Parser(argparse.ArgumentParser):
 
         known = [str(one) for one in action.choices]
         guess = nearest(str(value), known)
+        if guess in _DESTRUCTIVE:
+            # Who mistook one word for another shall not lose what it names.
+            guess = ""
         hint = f"did you mean {guess}?" if guess else f"choose one of {', '.join(known)}"
         raise argparse.ArgumentError(action, f"{str(value)!r} is not known: {hint}")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import Any
 
 from edged.cli import FAILED, UsageError, complain, show
@@ -51,7 +52,9 @@ def run(args: Any) -> int:
         show.json(_whole(args, result))
         return 0
     if result.is_error:
-        return complain(show.safe(joined(result.content)), FAILED)
+        # The tool's input of that name is an option here.
+        text = re.sub(r"\bforce (?=replaces|removes)", "--force ", joined(result.content))
+        return complain(show.safe(text), FAILED)
     if args.action == "list":
         _list(result)
     elif args.action == "show" and not args.file:

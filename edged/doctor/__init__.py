@@ -25,6 +25,7 @@ import msgspec
 
 from edged import __version__, plugins, runtimes, settings
 from edged.client import SocketClient
+from edged.clock import SystemClock
 from edged.doctor import board
 from edged.doctor.finding import Finding, Level
 from edged.errors import ConfigError, DeniedError, EdgedError, NoDaemonError, SandboxSetupError
@@ -91,11 +92,13 @@ class Running(msgspec.Struct, frozen=True):
         status: as `edged status` shows it.
         states: its tools, as `edged tools --all` shows them.
         seeds: what a sync would do; None where this user may not ask.
+        agents: this user's agents, as `edged agents --json` shows them.
     """
 
     status: dict[str, Any]
     states: list[dict[str, Any]]
     seeds: list[sync.Action] | None
+    agents: dict[str, Any] = {}
 
 
 def examine(places: Places) -> Iterator[Finding]:
@@ -139,6 +142,7 @@ def of_daemon(running: Running, places: Places) -> Iterator[Finding]:
         yield from seeds(running.seeds)
     yield from listed_tools(running.states)
     yield from mcp_servers(status.get("mcp", {}))
+    yield from agents(running.agents)
 
 
 def _tool_names(places: Places, running: Running | None) -> set[str] | None:
@@ -171,6 +175,33 @@ def of_machine(places: Places, loaded: Loaded | None) -> Iterator[Finding]:
     target = os.path.join(places.data, "tools")
     yield from seeds(sync.plan(places.seed, target, discover.Cache(), time.time()))
     yield from tools(places.data)
+    names = _tool_names(places, None)
+    if names is not None:
+        for directory in sorted(glob.glob(f"{glob.escape(places.data)}/*/agents")):
+            yield from agents(_read_agents(directory, names))
+
+
+def _read_agents(directory: str, names: set[str]) -> dict[str, Any]:
+    """The agents of a user whom no daemon serves now, as one would tell of them."""
+    from edged.agents.store import Agents, doubts  # noqa: PLC0415  where there are any
+
+    data, user = os.path.split(os.path.dirname(directory))
+    try:
+        found = Agents(data, SystemClock()).listing(user)
+    except EdgedError as error:
+        return {"problems": [{"file": directory, "reason": str(error)}]}
+    rows = [{"slug": one.slug, "warnings": doubts(one, names)} for one in found.agents]
+    return {"agents": rows, "problems": msgspec.to_builtins(found.problems)}
+
+
+def agents(told: dict[str, Any]) -> Iterator[Finding]:
+    """Agents of which something is wrong."""
+    for problem in told.get("problems", ()):
+        text = f"{problem['file']}: {problem['reason']}"
+        yield Finding("agents", "warning", text, "mend the file; until then it is no agent")
+    for agent in told.get("agents", ()):
+        for warning in agent.get("warnings", ()):
+            yield Finding("agents", "warning", f"agent {agent['slug']}: {warning}")
 
 
 def python(version: tuple[int, ...]) -> Finding:
@@ -308,11 +339,12 @@ def closed(path: str) -> str:
 def _asked(client: SocketClient) -> Running:
     status = client.request("edged/status")
     states = client.request("edged/tools/state")["tools"]
+    listed = client.request("edged/agents", {"action": "list"})
     try:
         report = client.request("edged/sync", {"dry_run": True})
     except DeniedError:
-        return Running(status, states, None)
-    return Running(status, states, msgspec.convert(report["actions"], list[sync.Action]))
+        return Running(status, states, None, listed)
+    return Running(status, states, msgspec.convert(report["actions"], list[sync.Action]), listed)
 
 
 def data_directory(path: str) -> Finding:

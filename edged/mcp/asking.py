@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from edged import jsonrpc
-from edged.errors import DeniedError, Fault, InvalidArgumentsError
+from edged.errors import BusyError, DeniedError, Fault, InvalidArgumentsError
 from edged.mcp.seal import STATE_S, State, digest, seal, unseal
 from edged.mcp.types import LEVELS, NO_META, TASKS, InputRequired, Meta, MissingCapabilityError
 from edged.results import Block, joined
@@ -126,7 +126,7 @@ class Asker:
         """See `edged.tool.Client`."""
         connection = self._connection
         lowest = self._meta.log_level if self._modern else connection.version and connection.level
-        if self._is_over or not lowest or connection.congested:
+        if self._is_over or not lowest or connection.is_behind(self._about):
             return
         if LEVELS.index(level) < LEVELS.index(lowest):
             return
@@ -182,7 +182,7 @@ class Asker:
             self._timer = None
         self._credit -= 1
         facts, self._held = self._held, None
-        if facts is None or self._connection.congested:
+        if facts is None or self._connection.is_behind(self._about):
             return
         params = {"progressToken": msgspec.Raw(self.token), **facts}
         line = jsonrpc.notification("notifications/progress", params)
@@ -191,21 +191,27 @@ class Asker:
     def defer(self, *, required: bool = False) -> None:
         """See `edged.tool.Client`."""
         if self.task is None and self.takes_tasks:
-            self._connection.defer(self._about, self)
+            self._defer(required=required)
         elif self.task is None and required and self._modern:
             raise MissingCapabilityError({"extensions": {TASKS: {}}})
 
     @property
     def takes_tasks(self) -> bool:
         """Whether the client goes on with a task in place of a result."""
-        if not self._modern or self._meta.capabilities is None:
-            return False
-        return TASKS in self._meta.capabilities.get("extensions", {})
+        return self._modern and self._meta.takes_tasks
 
     def defer_after(self, delay_s: float) -> None:
         """Have it become a task when it takes so long."""
         loop = asyncio.get_running_loop()
-        self._later = loop.call_later(delay_s, lambda: self._connection.defer(self._about, self))
+        self._later = loop.call_later(delay_s, self._defer)
+
+    def _defer(self, *, required: bool = False) -> None:
+        try:
+            self._connection.defer(self._about, self)
+        except BusyError:
+            # There are too many tasks: where it may, it stays a call, answered by its result.
+            if required:
+                raise
 
     # Asking -------------------------------------------------------------------------------
 

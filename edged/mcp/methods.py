@@ -7,7 +7,7 @@ it raises is answered too. Imported when the first of them is asked for.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -22,6 +22,9 @@ from edged.mcp.types import Request
 from edged.mcp.upstream.view import Addition
 from edged.policy import Answer
 from edged.sections import McpServer
+from edged.wording import faulted
+
+_T = TypeVar("_T")
 
 BACKLOG_MAX = 1 << 20
 """Bytes of records or of earlier events that one request brings; the oldest are left out."""
@@ -92,6 +95,7 @@ class _McpParams(msgspec.Struct):
     name: str = ""
     server: McpServer | None = None
     replace: bool = False
+    purge: bool = False
 
 
 class _AgentsParams(msgspec.Struct):
@@ -145,7 +149,7 @@ def _turn(connection: Connection, request: Request) -> None:
 
 
 def _describe(connection: Connection, request: Request) -> None:
-    name = msgspec.json.decode(request.params or b"{}", type=_Name).name
+    name = _given(request, _Name).name
 
     def answer() -> None:
         found = connection.control.describe(connection.caller, name, connection.scope(request))
@@ -155,7 +159,7 @@ def _describe(connection: Connection, request: Request) -> None:
 
 
 def _tools_state(connection: Connection, request: Request) -> None:
-    params = msgspec.json.decode(request.params or b"{}", type=_StateParams)
+    params = _given(request, _StateParams)
     if params.name is None:
         connection.when_fresh(
             request.id,
@@ -172,12 +176,12 @@ def _tools_state(connection: Connection, request: Request) -> None:
 
 
 def _config_reset(connection: Connection, request: Request) -> None:
-    key = msgspec.json.decode(request.params or b"{}", type=_Key).key
+    key = _given(request, _Key).key
     connection.answer(request, {"dropped": connection.control.reset(connection.caller, key)})
 
 
 def _definitions(connection: Connection, request: Request) -> None:
-    form = msgspec.json.decode(request.params or b"{}", type=_Definitions).format
+    form = _given(request, _Definitions).format
 
     def answer() -> None:
         scope = connection.scope(request)
@@ -188,7 +192,7 @@ def _definitions(connection: Connection, request: Request) -> None:
 
 
 def _log(connection: Connection, request: Request) -> None:
-    params = msgspec.json.decode(request.params or b"{}", type=_LogParams)
+    params = _given(request, _LogParams)
     rows = connection.control.log(connection.caller, min(max(params.limit, 0), 1_000))
     connection.answer(request, {"records": _newest(rows)[0]})
     if params.follow:
@@ -202,7 +206,7 @@ def _audited(connection: Connection, record: Record) -> None:
 
 
 def _events(connection: Connection, request: Request) -> None:
-    params = msgspec.json.decode(request.params or b"{}", type=_EventParams)
+    params = _given(request, _EventParams)
     events = connection.control.services.events
     connection.answer(request, {"last_id": events.last_id})
     if params.since is not None:
@@ -225,7 +229,7 @@ def _send_earlier(connection: Connection, earlier: list[Event]) -> None:
 
 
 def _media(connection: Connection, request: Request) -> None:
-    params = msgspec.json.decode(request.params or b"{}", type=_MediaParams)
+    params = _given(request, _MediaParams)
     connection.answer(
         request, connection.control.media(connection.caller, params.id, params.offset)
     )
@@ -233,7 +237,7 @@ def _media(connection: Connection, request: Request) -> None:
 
 def _sync(connection: Connection, request: Request) -> None:
     connection.control.require_owner(connection.caller, "sync tools")
-    dry_run = msgspec.json.decode(request.params or b"{}", type=_SyncParams).dry_run
+    dry_run = _given(request, _SyncParams).dry_run
     connection.work(request, connection.control.catalogue.sync(dry_run))
 
 
@@ -242,12 +246,12 @@ def _sensors(connection: Connection, request: Request) -> None:
 
 
 def _scan(connection: Connection, request: Request) -> None:
-    bus = msgspec.json.decode(request.params or b"{}", type=_ScanParams).bus
+    bus = _given(request, _ScanParams).bus
     connection.work(request, connection.control.scan(bus))
 
 
 def _jobs(connection: Connection, request: Request) -> None:
-    params = msgspec.json.decode(request.params or b"{}", type=_JobsParams)
+    params = _given(request, _JobsParams)
     action = "get" if params.action == "show" else params.action
     scope = connection.scope(request)
 
@@ -263,7 +267,7 @@ def _jobs(connection: Connection, request: Request) -> None:
 def _mcp_servers(connection: Connection, request: Request) -> None:
     control, caller = connection.control, connection.caller
     control.require_owner(caller, "see and change MCP servers")
-    params = msgspec.json.decode(request.params or b"{}", type=_McpParams)
+    params = _given(request, _McpParams)
     addition = None
     if params.action == "add":
         if params.server is None:
@@ -271,24 +275,26 @@ def _mcp_servers(connection: Connection, request: Request) -> None:
         addition = Addition(params.name, params.server, params.replace)
 
     async def act() -> dict[str, Any]:
-        found = await control.mcp_server(caller, params.action, params.name, addition)
+        found = await control.mcp_server(
+            caller, params.action, params.name, addition, purge=params.purge
+        )
         value = msgspec.to_builtins(found)
         if params.action == "list":
             return {"servers": value}
-        return value if isinstance(value, dict) else {"status": "ok"}
+        return value  # type: ignore[no-any-return]  # a Struct becomes a dict
 
     connection.work(request, act())
 
 
 def _agents(connection: Connection, request: Request) -> None:
-    params = msgspec.json.decode(request.params or b"{}", type=_AgentsParams)
+    params = _given(request, _AgentsParams)
     service = connection.control.services.agents()
     connection.work(request, service.act(connection.caller, **msgspec.structs.asdict(params)))
 
 
 def _token(connection: Connection, request: Request) -> None:
     connection.control.require_owner(connection.caller, "manage tokens")
-    params = msgspec.json.decode(request.params or b"{}", type=_TokenParams)
+    params = _given(request, _TokenParams)
     tokens = connection.control.tokens
     if params.action == "add":
         secret = tokens.add(params.name, params.user, params.role)
@@ -316,7 +322,7 @@ def _web_search(connection: Connection, request: Request) -> None:
 
 
 def _grant(connection: Connection, request: Request) -> None:
-    params = msgspec.json.decode(request.params or b"{}", type=_GrantParams)
+    params = _given(request, _GrantParams)
     caller = connection.caller
     if params.forget:
         connection.control.forget_permission(caller, params.forget)
@@ -332,6 +338,18 @@ def _grant(connection: Connection, request: Request) -> None:
         connection.answer(request, connection.control.permissions(caller))
         return
     connection.answer(request, {"status": "ok"})
+
+
+def _given(request: Request, kind: type[_T]) -> _T:
+    """A request's parameters.
+
+    Raises:
+        InvalidArgumentsError: they do not fit.
+    """
+    try:
+        return msgspec.json.decode(request.params or b"{}", type=kind)
+    except msgspec.ValidationError as error:
+        raise InvalidArgumentsError([faulted(error, kind)], "params") from None
 
 
 METHODS: dict[str, Callable[[Connection, Request], None]] = {

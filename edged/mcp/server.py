@@ -166,7 +166,7 @@ class Connection:
         caller: Caller,
         send: Send,
         *,
-        congested: Callable[[], bool] = lambda: False,
+        congested: Callable[[bytes], bool] = lambda _about: False,
         on_answered: Callable[[], None] = lambda: None,
     ) -> None:
         """A connection.
@@ -175,7 +175,8 @@ class Connection:
             control: the daemon.
             caller: who is at the other end.
             send: takes whole lines, and what each of them is about.
-            congested: whether the peer does not read; then updates and events are dropped.
+            congested: whether the peer does not read what belongs to a request, by its id,
+                or to none; then updates and events are dropped.
             on_answered: called when a pending request was answered or cancelled.
         """
         self.control = control
@@ -210,7 +211,11 @@ class Connection:
     @property
     def congested(self) -> bool:
         """Whether the peer does not read: then what may be lost is not sent."""
-        return self._congested()
+        return self._congested(b"")
+
+    def is_behind(self, raw_id: bytes) -> bool:
+        """Likewise what belongs to one request."""
+        return self._congested(raw_id)
 
     @property
     def pending(self) -> int:
@@ -266,7 +271,10 @@ class Connection:
         return plain
 
     def close(self) -> None:
-        """The connection is gone: cancel its calls."""
+        """The connection is gone: cancel its calls, and let go of who made it."""
+        self.send = _unheard
+        self._congested = lambda _about: False
+        self._on_answered = lambda: None
         if self._session is not None:
             self._session.changed = None
             self.control.session_ended(self.caller)
@@ -696,6 +704,10 @@ class Connection:
             self.send(jsonrpc.notification("edged/gap", {"lost": self._lost_events}))
             self._lost_events = 0
         self.send(jsonrpc.notification(method, item))
+
+
+def _unheard(line: bytes, about: bytes = b"", ends: int | None = None, /) -> None:
+    """What a closed connection still says goes nowhere."""
 
 
 def error_of(error: Exception) -> tuple[int, str, Any]:

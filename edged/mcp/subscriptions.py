@@ -11,9 +11,12 @@ from typing import Any
 import msgspec
 
 from edged import jsonrpc
-from edged.errors import Fault, InvalidArgumentsError
+from edged.errors import BusyError, Fault, InvalidArgumentsError
 from edged.mcp.server import Connection
 from edged.mcp.types import META, TASKS, MissingCapabilityError, Request
+
+LISTENS_MAX = 16
+"""Open ones of one connection."""
 
 RESOURCES_MAX = 256
 """Resources, and tasks, that one of them may name."""
@@ -33,6 +36,8 @@ class _Params(msgspec.Struct, gc=False):
 
 def _listen(connection: Connection, request: Request) -> None:
     wanted = msgspec.json.decode(request.params or b"{}", type=_Params).notifications
+    if len(connection.listens) >= LISTENS_MAX:
+        raise BusyError(f"{LISTENS_MAX} subscriptions are open: cancel one")
     _check(wanted, request)
     meta = {META + "subscriptionId": msgspec.Raw(request.id)}
     stops: list[Callable[[], None]] = []
@@ -48,12 +53,14 @@ def _listen(connection: Connection, request: Request) -> None:
     }
 
     def changed(kind: str) -> None:
-        if kinds[kind] and not connection.congested:
+        if kinds[kind] and not connection.is_behind(request.id):
             say(f"notifications/{kind}/list_changed", {})
 
     honoured: dict[str, Any] = {f"{kind}ListChanged": True for kind in kinds if kinds[kind]}
     if wanted.resource_subscriptions:
-        honoured["resourceSubscriptions"] = _watch_resources(connection, wanted, say, stops)
+        honoured["resourceSubscriptions"] = _watch_resources(
+            connection, request.id, wanted, say, stops
+        )
     if wanted.task_ids:
         honoured["taskIds"] = _watch_tasks(connection, wanted, say, stops)
     connection.listen(request.id, changed, lambda: [stop() for stop in stops])
@@ -66,7 +73,7 @@ def _check(wanted: _Filter, request: Request) -> None:
         if len(getattr(wanted, name)) > RESOURCES_MAX:
             reason = f"names more than {RESOURCES_MAX}"
             raise InvalidArgumentsError([Fault(f"notifications.{name}", reason)])
-    if wanted.task_ids and TASKS not in (request.meta.capabilities or {}).get("extensions", {}):
+    if wanted.task_ids and not request.meta.takes_tasks:
         raise MissingCapabilityError({"extensions": {TASKS: {}}})
 
 
@@ -74,7 +81,11 @@ Say = Callable[[str, dict[str, Any]], None]
 
 
 def _watch_resources(
-    connection: Connection, wanted: _Filter, say: Say, stops: list[Callable[[], None]]
+    connection: Connection,
+    raw_id: bytes,
+    wanted: _Filter,
+    say: Say,
+    stops: list[Callable[[], None]],
 ) -> list[str]:
     from edged.mcp.resources import watch  # noqa: PLC0415  only for who watches one
 
@@ -82,7 +93,7 @@ def _watch_resources(
     for uri in dict.fromkeys(wanted.resource_subscriptions):
 
         def tell(uri: str = uri) -> None:
-            if not connection.congested:
+            if not connection.is_behind(raw_id):
                 say("notifications/resources/updated", {"uri": uri})
 
         stop = watch(connection, uri, tell)

@@ -26,7 +26,7 @@ from edged.mcp.types import TASKS, MissingCapabilityError, Request
 from edged.tool import Ask
 
 TASKS_MAX = 64
-"""Tasks of one user; of the ended ones the oldest makes room."""
+"""Tasks of one caller, a uid or a token; of the ended ones the oldest makes room."""
 
 KEPT_S = 3_600.0
 """How long a result waits, from the time when the call must be over."""
@@ -167,9 +167,9 @@ class Tasks:
         """Make a call a task.
 
         Raises:
-            BusyError: as many of its user's go on as may.
+            BusyError: as many of its caller's go on as may.
         """
-        own = [task for task in self._tasks.values() if task.caller.user == caller.user]
+        own = [task for task in self._tasks.values() if task.caller.who == caller.who]
         for task in own:
             if task.is_over and task.is_old:
                 del self._tasks[task.id]
@@ -177,7 +177,7 @@ class Tasks:
         if len(own) >= TASKS_MAX:
             oldest = next((task for task in own if task.is_over), None)
             if oldest is None:
-                raise BusyError(f"{TASKS_MAX} tasks of {caller.user} go on")
+                raise BusyError(f"{TASKS_MAX} tasks of {caller.who} go on")
             del self._tasks[oldest.id]
         task = Task(self, caller, call)
         self._tasks[task.id] = task
@@ -231,7 +231,7 @@ class _Params(msgspec.Struct, gc=False):
 
 
 def _asked(connection: Connection, request: Request) -> tuple[Task, _Params]:
-    if TASKS not in (request.meta.capabilities or {}).get("extensions", {}):
+    if not request.meta.takes_tasks:
         raise MissingCapabilityError({"extensions": {TASKS: {}}})
     params = msgspec.json.decode(request.params or b"{}", type=_Params)
     task = tasks_of(connection.control).find(connection.identity, params.task_id)

@@ -54,6 +54,12 @@ class Meta(msgspec.Struct, frozen=True, gc=False):
     chat_id: str = msgspec.field(name="edged/chat_id", default="")
     timeout_s: float | None = msgspec.field(name="edged/timeout", default=None)
 
+    @property
+    def takes_tasks(self) -> bool:
+        """Whether its client declares that it goes on with a task in place of a result."""
+        extensions = (self.capabilities or {}).get("extensions")
+        return isinstance(extensions, dict) and TASKS in extensions
+
 
 NO_META = Meta()
 
@@ -94,7 +100,10 @@ class UnsupportedVersionError(RemoteProtocolError):
 
     def __init__(self, version: str) -> None:
         self.version = version
-        super().__init__(f"protocol version {version[:40]!r} is not supported")
+        spoken = ", ".join((MODERN, *LEGACY))
+        super().__init__(
+            f"protocol version {version[:40]!r} is not supported: this server speaks {spoken}"
+        )
 
 
 class MissingMetaError(InvalidArgumentsError):

@@ -12,7 +12,7 @@ from edged.results import Result, Text
 from edged.tool import READS, Context, Hints, tool
 
 if TYPE_CHECKING:
-    from edged.agents.service import Service, View
+    from edged.agents.service import Running, Service, View
 
 TASK_MAX = 100_000
 PREVIEW = 300
@@ -82,7 +82,7 @@ async def spawn(params: Spawn, ctx: Context) -> Result:
         service.tell(ctx.caller, one)
         result = results.text(
             f"Subagent {one.head.task_id} works on: {one.head.label}\n"
-            f"Ask for it with spawn_status task_id={one.head.task_id}.",
+            f"Ask for it with spawn_status task_id={one.head.task_id}.{_note(one)}",
             structured=msgspec.to_builtins(one.view()),
         )
         result.async_ = True
@@ -92,8 +92,8 @@ async def spawn(params: Spawn, ctx: Context) -> Result:
     view = await service.wait(one)
     structured = msgspec.to_builtins(view)
     if view.status == "completed":
-        return results.text(view.text, structured=structured)
-    result = results.failure(_line(view) + _tail(view))
+        return results.text(view.text + _note(one), structured=structured)
+    result = results.failure(_line(view) + _tail(view) + _note(one))
     result.structured = structured
     return result
 
@@ -145,6 +145,10 @@ def _line(view: View) -> str:
     by = f" by {view.agent}" if view.agent else ""
     why = f": {view.reason}" if view.reason else ""
     return f"Subagent {view.task_id}{by}, {view.label}: {view.status}{why}"
+
+
+def _note(one: Running) -> str:
+    return f"\n\n({one.note})" if one.note else ""
 
 
 def _tail(view: View) -> str:

@@ -36,14 +36,14 @@ class RequestPermission(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     ] = 0
 
 
+# `request_id` is null where none was needed, which clients' schemas say in different ways.
 ANSWER = {
     "type": "object",
     "properties": {
         "status": {"type": "string", "enum": ["granted", "denied", "pending"]},
         "path": {"type": "string"},
-        "request_id": {"type": ["string", "null"], "description": "For the owner's answer."},
     },
-    "required": ["status", "path", "request_id"],
+    "required": ["status", "path"],
 }
 
 

@@ -269,6 +269,8 @@ class Api:
         """Streams that have no end of their own."""
         self.sessions: Any = None
         """MCP's (`edged.transports._mcp.Sessions`); None until there is one."""
+        self.max_calls = config.socket.max_calls
+        """Calls in flight of one MCP session, as of one connection to the socket."""
         self._config = config
         self._max_body = size(config.http.max_body)
         self._hosts = frozenset(name.lower() for name in config.http.hosts)

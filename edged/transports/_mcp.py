@@ -12,15 +12,15 @@ from __future__ import annotations
 import asyncio
 import binascii
 import secrets
-from collections import deque
-from collections.abc import Mapping
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 import msgspec
 from aiohttp.web_response import StreamResponse
 
 from edged import jsonrpc
-from edged.errors import WIRE, BusyError, InvalidArgumentsError, RemoteProtocolError
+from edged.errors import WIRE, BusyError, Fault, InvalidArgumentsError, RemoteProtocolError
 from edged.identity import Caller
 from edged.mcp.notices import Notices
 from edged.mcp.server import Connection, is_modern
@@ -36,6 +36,7 @@ from edged.mcp.types import (
     UnsupportedVersionError,
 )
 from edged.transports._api import Api, Refusal, Request
+from edged.transports._limits import OWNERS_PLACES, Places
 from edged.transports._openapi import (
     EVENTS,
     PROBLEM,
@@ -53,10 +54,13 @@ METHOD, NAME, PARAM = "Mcp-Method", "Mcp-Name", "Mcp-Param-"
 LISTEN = "subscriptions/listen"
 
 SESSIONS = 64
-"""Sessions of all callers; the one longest idle of who has most makes room."""
+"""Sessions of all callers; who is no owner has a quarter of them at most."""
 
 QUEUED = 256
 """Messages that wait for one stream; beyond half of them what may be lost is lost."""
+
+QUEUED_BYTES = 1 << 20
+"""Likewise bytes, beyond which what may be lost is lost."""
 
 KEPT = 256
 """Events of a session that can be asked for again."""
@@ -65,6 +69,9 @@ KEPT_BYTES = 1 << 20
 
 CUT_OFF = 16
 """Requests of a session whose stream was cut and whose answers wait to be asked for."""
+
+CUT_BYTES = 1 << 20
+"""Bytes that wait so in all sessions; beyond, who has most loses their largest."""
 
 RETRY_MS = 1_000
 """When a client comes back to a stream that ended."""
@@ -126,15 +133,17 @@ class _Flow:
     Attributes:
         code: how it ended: 0 with a result, else an error's code; None while it goes on.
         waiting: events that were not written yet, with their numbers.
+        size: bytes of them.
         is_lost: nobody can ask for it any more.
     """
 
-    __slots__ = ("_wake", "code", "is_lost", "number", "reader", "waiting")
+    __slots__ = ("_wake", "code", "is_lost", "number", "reader", "size", "waiting")
 
     def __init__(self, number: int = 0) -> None:
         self.number = number
         self.code: int | None = None
-        self.waiting: deque[tuple[int, bytes]] = deque(maxlen=QUEUED)
+        self.waiting: deque[tuple[int, bytes]] = deque()
+        self.size = 0
         self.is_lost = False
         self.reader: Stream | None = None
         self._wake: asyncio.Event | None = None
@@ -143,22 +152,41 @@ class _Flow:
         """One message more; the last one where `ends` says how."""
         if self.is_lost:
             return
+        if len(self.waiting) >= QUEUED:
+            self.take()
         self.waiting.append((event, line))
+        self.size += len(line)
         if ends is not None:
             self.code = ends
+        self._tell()
+
+    def lose(self) -> None:
+        """Nobody can ask for it any more: forget what it has, and take no more."""
+        self.is_lost = True
+        self.waiting.clear()
+        self.size = 0
+        self._tell()
+
+    def _tell(self) -> None:
         if self._wake is not None:
             self._wake.set()
         if self.reader is not None:
             self.reader.poke()
 
+    def take(self) -> tuple[int, bytes]:
+        """The event that waits longest."""
+        event, line = self.waiting.popleft()
+        self.size -= len(line)
+        return event, line
+
     @property
     def congested(self) -> bool:
         """Whether its reader is far behind."""
-        return len(self.waiting) > QUEUED // 2
+        return len(self.waiting) > QUEUED // 2 or self.size > QUEUED_BYTES
 
     async def first(self, patience_s: float) -> bool:
         """Wait until something is there; whether it is the one answer."""
-        if not self.waiting:
+        if not (self.waiting or self.is_lost):
             wake = self._wake = asyncio.Event()
             try:
                 async with asyncio.timeout(patience_s):
@@ -204,7 +232,7 @@ class _Events:
                 await self._write(event, line)
             while flow.reader is stream:
                 await self._write_waiting()
-                if flow.code is not None:
+                if flow.code is not None or flow.is_lost:
                     break
                 if stream.ending:
                     # What listens is answered in the end; whatever else goes on is cut.
@@ -223,7 +251,7 @@ class _Events:
         waiting = self._flow.waiting
         # Who takes the flow over has what was kept by then.
         while waiting and self._flow.reader is self.stream:
-            event, line = waiting.popleft()
+            event, line = self._flow.take()
             if self._session is not None:
                 self._session.keep(self._flow, event, line)
             await self._write(event, line)
@@ -251,6 +279,7 @@ class _Session:
     """One session of the revisions with `initialize`. Loop thread only."""
 
     def __init__(self, sessions: Sessions, caller: Caller) -> None:
+        self._sessions = sessions
         self.id = secrets.token_hex(16)
         self.caller = caller
         self.events = 0
@@ -266,15 +295,18 @@ class _Session:
         """By number; those whose stream was cut are in `_cut_off` too."""
         self._cut_off: dict[int, _Flow] = {}
         self.connection = Connection(
-            sessions.control, caller, self._send, congested=lambda: self.is_behind
+            sessions.control, caller, self._send, congested=self._is_behind
         )
 
-    @property
-    def is_behind(self) -> bool:
-        """Whether a reader of its is far behind; what nobody reads yet makes room by itself."""
-        if self.general.reader is not None and self.general.congested:
-            return True
-        return any(flow.congested for flow in self.flows.values())
+    def _is_behind(self, about: bytes) -> bool:
+        """Whether the reader of a request's stream is far behind, or else that of the session's.
+
+        What nobody reads yet makes room by itself.
+        """
+        flow = self.flows.get(about)
+        if flow is not None:
+            return flow.congested
+        return self.general.reader is not None and self.general.congested
 
     @property
     def is_busy(self) -> bool:
@@ -298,6 +330,8 @@ class _Session:
         flow.put(line, ends if flow is not self.general else None, self.events)
         if ends is not None:
             self.flows.pop(about, None)
+        if flow.number in self._cut_off:
+            self._sessions.bound()
 
     def keep(self, flow: _Flow, event: int, line: bytes) -> None:
         """It goes out now, and may have to go out again."""
@@ -312,12 +346,23 @@ class _Session:
             return
         if flow.code is not None and not flow.waiting:
             self._undelivered.pop(flow.number, None)
-            return
-        self._cut_off[flow.number] = flow
-        while len(self._cut_off) > CUT_OFF:
-            lost = self._cut_off.pop(next(iter(self._cut_off)))
-            lost.is_lost = True
-            self._undelivered.pop(lost.number, None)
+            self._cut_off.pop(flow.number, None)
+        elif not flow.is_lost:
+            self._cut_off[flow.number] = flow
+            while len(self._cut_off) > CUT_OFF:
+                self.lose(next(iter(self._cut_off.values())))
+            self._sessions.bound()
+
+    @property
+    def cut_off(self) -> Iterable[_Flow]:
+        """What waits to be asked for."""
+        return self._cut_off.values()
+
+    def lose(self, flow: _Flow) -> None:
+        """It cannot be asked for any more."""
+        self._cut_off.pop(flow.number, None)
+        self._undelivered.pop(flow.number, None)
+        flow.lose()
 
     def resume(self, mark: str) -> tuple[_Flow, list[tuple[int, bytes]]] | None:
         """The flow of an event, and what of it came after that event."""
@@ -340,12 +385,15 @@ class _Session:
         return flow, missed
 
     def close(self) -> None:
-        """It is over: its calls are cancelled, its streams end."""
+        """It is over: its calls are cancelled, its streams end, it keeps nothing."""
         self.connection.close()
         for flow in (self.general, *self._undelivered.values()):
-            flow.is_lost = True
+            flow.lose()
             if flow.reader is not None:
                 flow.reader.end()
+        for kept in (self.flows, self._undelivered, self._cut_off, self._kept):
+            kept.clear()
+        self._kept_bytes = 0
 
 
 class Sessions:
@@ -357,6 +405,7 @@ class Sessions:
         self._idle_s = api.timing.session_s
         self._monotonic = api.control.services.clock.monotonic
         self._sessions: dict[str, _Session] = {}
+        self._places = Places(SESSIONS, SESSIONS // 4)
         self._sweep: asyncio.TimerHandle | None = None
 
     def begin(self, caller: Caller) -> _Session:
@@ -366,8 +415,8 @@ class Sessions:
             BusyError: there are too many, and something goes on in each.
         """
         self.drop_idle()
-        if len(self._sessions) >= SESSIONS:
-            self._make_room()
+        while not self._places.take(caller.who, owner=caller.is_owner):
+            self._make_room(caller)
         session = _Session(self, caller)
         session.used = self._monotonic()
         self._sessions[session.id] = session
@@ -388,8 +437,21 @@ class Sessions:
     def end(self, session: _Session) -> None:
         """A session is over."""
         del self._sessions[session.id]
+        self._places.leave(session.caller.who, owner=session.caller.is_owner)
         self.notices.leave(session.connection)
         session.close()
+
+    def bound(self) -> None:
+        """Lose answers of cut streams until all together are few enough bytes."""
+        cut = [
+            (one.caller.who, one, flow) for one in self._sessions.values() for flow in one.cut_off
+        ]
+        while sum(flow.size for _, _, flow in cut) > CUT_BYTES:
+            held: Counter[str] = Counter()
+            for who, _, flow in cut:
+                held[who] += flow.size
+            _, session, flow = max(cut, key=lambda one: (held[one[0]], one[2].size))
+            session.lose(flow)
 
     def close(self) -> None:
         """The door closes."""
@@ -409,12 +471,33 @@ class Sessions:
             elif now - session.used >= self._idle_s:
                 self.end(session)
 
-    def _make_room(self) -> None:
-        idle = [session for session in self._sessions.values() if not session.is_busy]
-        if not idle:
-            raise BusyError(f"{SESSIONS} MCP sessions are open: end one (DELETE /mcp)")
-        owners = [session.caller.who for session in self._sessions.values()]
-        self.end(max(idle, key=lambda one: (owners.count(one.caller.who), -one.used)))
+    def _make_room(self, caller: Caller) -> None:
+        """End the session longest idle of who has most, for an owner a busy one of an agent's.
+
+        Raises:
+            BusyError: something goes on in each that may be ended for this caller.
+        """
+        sessions = self._sessions.values()
+        held = Counter(one.caller.who for one in sessions)
+        owners = sum(one.caller.is_owner for one in sessions)
+
+        def may_end(one: _Session) -> bool:
+            if caller.is_owner:
+                return not (one.is_busy and one.caller.is_owner)
+            if one.is_busy:
+                return False
+            if held[caller.who] >= SESSIONS // 4:
+                return one.caller.who == caller.who
+            return not one.caller.is_owner or owners > OWNERS_PLACES
+
+        found = [one for one in sessions if may_end(one)]
+        if not found:
+            text = (
+                f"{SESSIONS} MCP sessions are the limit, and who is no owner gets a quarter of "
+                "them: end one (DELETE /mcp)"
+            )
+            raise BusyError(text)
+        self.end(max(found, key=lambda one: (not one.is_busy, held[one.caller.who], -one.used)))
 
     def _sweep_later(self) -> None:
         loop = asyncio.get_running_loop()
@@ -480,7 +563,7 @@ async def _stateless(
         request.api.control,
         caller,
         lambda line, _about=b"", ends=None: flow.put(line, ends),
-        congested=lambda: flow.congested,
+        congested=lambda _about: flow.congested,
     )
     notices = _sessions(request).notices if message.method == LISTEN else None
     if notices is not None:
@@ -504,14 +587,14 @@ async def _respond(request: Request, connection: Connection, flow: _Flow) -> Str
             return await _Events(request, flow, connection).run({})
         # Who takes no events gets the answer alone.
         while flow.waiting and (flow.code is None or len(flow.waiting) > 1):
-            flow.waiting.popleft()
+            flow.take()
     return _answered(request, flow, _STATUS.get(flow.code or 0, 200))
 
 
 def _answered(
     request: Request, flow: _Flow, status: int, headers: Mapping[str, str] | None = None
 ) -> StreamResponse:
-    return request.reply(flow.waiting.popleft()[1], status, headers)
+    return request.reply(flow.take()[1], status, headers)
 
 
 def _check_head(request: Request, message: jsonrpc.Message, head: _Head, version: str) -> None:
@@ -530,21 +613,27 @@ def _check_head(request: Request, message: jsonrpc.Message, head: _Head, version
         if version != MODERN:
             raise UnsupportedVersionError(version)
         return
-    if not version:
-        raise _MismatchError(f"the header {VERSION} is missing")
-    if meta.version is None:
-        reason = f"params._meta.{META}protocolVersion: is required"
-        raise InvalidArgumentsError([], reason)
-    if version != meta.version:
-        raise _MismatchError(f"{VERSION} is {version[:40]!r} and the body {meta.version[:40]!r}")
-    if not is_modern(meta):
-        raise UnsupportedVersionError(version)
+    _check_version(version, meta)
     _check_header(request, METHOD, message.method, encoded=False)
     key = _NAMED.get(message.method)
     if key is not None:
         _check_header(request, NAME, getattr(head, key))
     if message.method == "tools/call" and isinstance(head.name, str):
         _check_params(request, head)
+
+
+def _check_version(version: str, meta: Meta) -> None:
+    """Refuse a version of the header that is not the body's, or is not spoken."""
+    if not version:
+        raise _MismatchError(f"the header {VERSION} is missing")
+    if meta.version is None:
+        if version != MODERN:
+            raise UnsupportedVersionError(version)
+        raise InvalidArgumentsError([Fault(f"params._meta.{META}protocolVersion", "is required")])
+    if version != meta.version:
+        raise _MismatchError(f"{VERSION} is {version[:40]!r} and the body {meta.version[:40]!r}")
+    if not is_modern(meta):
+        raise UnsupportedVersionError(version)
 
 
 def _check_header(request: Request, name: str, value: Any, *, encoded: bool = True) -> None:
@@ -630,16 +719,28 @@ async def _in_session(request: Request, message: jsonrpc.Message, data: bytes) -
         return request.empty(202)
     if connection.is_open(message.id):
         return _fault(request, message.id, jsonrpc.INVALID_REQUEST, "this id is in use")
-    flow = session.flow(message.id)
+    most = request.api.max_calls
+    if connection.pending >= most:
+        text = f"{most} requests of this session are open (socket.max_calls): wait for one to end"
+        raise BusyError(text)
+    return await _answer_in_session(request, session, message, headers)
+
+
+async def _answer_in_session(
+    request: Request, session: _Session, message: jsonrpc.Message, headers: dict[str, str]
+) -> StreamResponse:
+    connection, flow = session.connection, session.flow(message.id)
     session.posts += 1
     try:
         connection.handle(message)
         patience = PATIENCE_S if connection.version == LEGACY[0] else request.api.timing.comment_s
         while not await flow.first(patience):
+            if flow.is_lost:
+                raise _no_session()
             if _takes_events(request):
                 return await _Events(request, flow, connection, session).run(headers)
             while flow.waiting and (flow.code is None or len(flow.waiting) > 1):
-                flow.waiting.popleft()
+                flow.take()
         return _answered(request, flow, 200, headers)
     finally:
         session.posts -= 1
@@ -656,9 +757,13 @@ def _session(request: Request) -> _Session:
         raise Refusal(400, "protocol_remote", WIRE["protocol_remote"].title, detail)
     session = _sessions(request).find(request.header(SESSION), request.caller)
     if session is None:
-        detail = "there is no such session (any more): begin one with initialize"
-        raise Refusal(404, "not_found", WIRE["not_found"].title, detail)
+        raise _no_session()
     return session
+
+
+def _no_session() -> Refusal:
+    detail = "there is no such session (any more): begin one with initialize"
+    return Refusal(404, "not_found", WIRE["not_found"].title, detail)
 
 
 async def get_messages(request: Request) -> StreamResponse:
@@ -676,9 +781,9 @@ async def get_messages(request: Request) -> StreamResponse:
             detail = f"{LAST_EVENT} {mark[:40]!r} is none of this session's"
             raise Refusal(400, "protocol_remote", WIRE["protocol_remote"].title, detail)
         flow, missed = found
-    if request.is_head:
-        return request.stream().response
     try:
+        if request.is_head:
+            return request.stream().response
         return await _Events(request, flow, session.connection, session).run({}, missed)
     finally:
         session.left(flow)

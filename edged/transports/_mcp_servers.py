@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
-import msgspec
 from aiohttp.web_response import StreamResponse
 
-from edged.mcp.upstream.view import Addition, Row, Rows
+from edged.errors import Fault, InvalidArgumentsError
+from edged.mcp.upstream.view import Addition, Removed, Row, Rows
 from edged.transports._api import Request
 from edged.transports._openapi import TEXT, Answer, Parameter, Route
-
-
-class Removed(msgspec.Struct, frozen=True):
-    """It is gone."""
-
-    status: Literal["ok"] = "ok"
 
 
 async def list_servers(request: Request) -> StreamResponse:
@@ -40,9 +32,14 @@ async def get_server(request: Request) -> StreamResponse:
 
 
 async def remove_server(request: Request) -> StreamResponse:
-    """Remove an MCP server that was added; owners only."""
-    await request.api.control.mcp_server(request.caller, "remove", request.params["name"])
-    return request.reply(Removed())
+    """Remove an MCP server that was added; what it kept stays or goes too; owners only."""
+    purge = request.query("purge")
+    if purge not in (None, "true", "false"):
+        raise InvalidArgumentsError([Fault("purge", "must be true or false")])
+    removed = await request.api.control.mcp_server(
+        request.caller, "remove", request.params["name"], purge=purge == "true"
+    )
+    return request.reply(removed)
 
 
 async def test_server(request: Request) -> StreamResponse:
@@ -71,6 +68,11 @@ ROUTES = (
         remove_server,
         (Answer(200, "it is removed", Removed),),
         params=_NAME,
+        query=(
+            Parameter(
+                "purge", "erase its home too", {"type": "string", "enum": ["true", "false"]}
+            ),
+        ),
         problems=(507,),
     ),
     Route(

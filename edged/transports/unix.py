@@ -113,7 +113,7 @@ class Peer:
             control,
             caller,
             self._send,
-            congested=lambda: self._paused,
+            congested=lambda _: self._paused,
             on_answered=self._answered,
         )
         self._listener.notices.join(self._connection)

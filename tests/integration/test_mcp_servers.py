@@ -2,8 +2,11 @@
 
 import json
 import os
+import pty
 import shutil
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -42,7 +45,7 @@ def rows(daemon):
 
 def test_a_server_is_added_tested_called_and_removed(daemon, script, until):
     """Contract, section 2: `edged mcp-server add|list|test|remove`."""
-    words = ("add", "mine", "--read", script, "--core", "--timeout", "20")
+    words = ("add", "mine", "--read", script, "--core", "--timeout", "2m")
     added = run(daemon, *words, "--", "python3", script)
     assert added.stdout == "mine: added: edged mcp-server test mine tries it\n", added.stderr
     tested = run(daemon, "test", "mine")
@@ -73,6 +76,14 @@ def test_a_server_is_added_tested_called_and_removed(daemon, script, until):
         (["add", "x", "--env", "A=@/no/such", "--", "y"], 2, "No such file"),
         (["add", "x", "--header", "A=B", "--", "y"], 2, "--header is of a server over HTTP"),
         (["add", "x", "--write", "/a", "https://a.example"], 2, "--write is of a stdio server"),
+        (["add", "x", "ftp://a.example/mcp"], 2, "a URL is of http:// or https://"),
+        (["add", "x", "--timeout", "soon", "--", "y"], 2, "--timeout"),
+        (["add", "x", "--timeout", "2h", "--", "y"], 2, "must be from 0.1s to 1h"),
+        (["add", "x", "--timeout", "4000", "--", "y"], 2, "must be from 0.1s to 1h"),
+        (["add", "x", "--device", "nosuch", "--", "y"], 1, "there is no /dev/nosuch"),
+        (["add", "x", "--device", "/dev/null", "--", "y"], 1, "is no name below /dev"),
+        (["add", "x", "--read", "/nosuch", "--", "y"], 1, "there is no /nosuch"),
+        (["add", "x", "--", "npx -y foo"], 1, "is 'npx' alone: write `args: [-y, foo]`"),
         (["add", "a b", "--", "y"], 1, "letters, digits, - and _"),
         (["add", "x", "--read", "here", "--", "y"], 1, "must be absolute"),
         (["add", "x", "--header", "A B=1", "https://a.example"], 1, "is no name of a header"),
@@ -158,7 +169,7 @@ def test_secrets_of_an_added_server_are_kept_0600_and_never_told(daemon):
     assert "wiki" in shown[0]
     assert not any("a-secret-token" in text for text in shown)
     reset = daemon.edged("config", "--reset", "tools.mcp.servers.wiki", *where)
-    assert "tools.mcp.servers.wiki.url: " in reset.stdout
+    assert reset.stdout == 'tools.mcp.servers.wiki: "http://127.0.0.1:9/mcp" dropped\n'
     assert "a-secret-token" not in reset.stdout
     assert "wiki" not in rows(daemon)
     assert json.loads(state.read_text()) == {}
@@ -227,3 +238,92 @@ def test_tools_are_listed_while_the_search_for_them_is_switched_off(daemon, scri
     assert daemon.call("mcp_fixed_echo", text="hi").for_llm == "hi"
     assert daemon.edged(*words, "--enable", "mcp.discovery").returncode == 0
     assert "mcp_fixed_echo" not in listed()
+
+
+def test_patterns_that_are_none_of_its_tools_are_told(daemon, script):
+    """A misspelt one would leave out everything, or nothing, without a word."""
+    words = ("--read", script, "--allow", "nosuch_*", "--allow", "echo", "--deny", "ech")
+    run(daemon, "add", "typo", *words, "--", "python3", script)
+    told = run(daemon, "test", "typo").stdout
+    assert "typo: ready, 1 tool\n" in told
+    assert "left out: allow: 'nosuch_*' is none of its tools" in told
+    assert "left out: deny: 'ech' is none of its tools" in told
+    run(daemon, "add", "typo", "--replace", *words[:4], "--", "python3", script)
+    told = run(daemon, "test", "typo").stdout
+    assert "typo: ready, 0 tools\n" in told
+    assert "left out: all of its tools, by allow and deny: echo, arguments, big" in told
+    run(daemon, "remove", "typo")
+
+
+def test_what_a_removed_server_kept_is_named_and_erased_when_that_is_asked_for(daemon):
+    """Its home may have gigabytes; nobody else would find them."""
+    home = daemon.data / "mcp/keeper"
+    command = ("--", "sh", "-c", "mkdir -p deep; echo x > deep/file; chmod 500 deep; exit 1")
+    run(daemon, "add", "keeper", *command)
+    assert run(daemon, "test", "keeper").returncode == 1
+    assert run(daemon, "add", "fresh", "--purge", "--", "y").returncode == 2
+    told = run(daemon, "remove", "keeper").stdout
+    assert told.splitlines() == [
+        "keeper: removed",
+        f"what it kept stays in {home}:",
+        "edged mcp-server remove keeper --purge erases that",
+    ]
+    assert (home / "deep/file").exists()
+    assert run(daemon, "remove", "keeper", "--purge").stdout == "keeper: removed\n"
+    assert not home.exists()
+    assert run(daemon, "remove", "keeper", "--purge").returncode == 1
+    assert run(daemon, "remove", "..", "--purge").returncode == 1
+    assert run(daemon, "remove", "fixed", "--purge").returncode == 1
+    run(daemon, "add", "keeper", "--", "sh", "-c", "touch file; exit 1")
+    run(daemon, "test", "keeper")
+    assert daemon.http("/api/mcp-servers/keeper?purge=yes", method="DELETE")[0] == 400
+    gone = daemon.http("/api/mcp-servers/keeper?purge=true", method="DELETE")
+    assert (gone, home.exists()) == ((200, {"status": "ok"}), False)
+
+
+def test_a_server_that_is_to_be_fetched_without_a_network_says_so(daemon):
+    """Silence for a minute says nothing of why."""
+    fake = daemon.folder / "npx"
+    fake.write_text("#!/bin/sh\nexit 1\n")
+    fake.chmod(0o755)
+    run(daemon, "add", "far", "--no-network", "--read", str(fake), "--", str(fake), "-y", "x")
+    done = run(daemon, "test", "far")
+    assert "its network is off" in done.stderr
+    run(daemon, "remove", "far")
+
+
+def test_keys_in_a_command_or_a_url_are_not_shown(daemon):
+    """They belong in --env and --header; where they are not, nobody repeats them."""
+    run(daemon, "add", "keyed", "--", "false", "--api-key", "hush-hush", "-e", "A_TOKEN=hush-hush")
+    run(daemon, "add", "asked", "http://127.0.0.1:9/mcp?api_key=hush-hush")
+    where = ("--config", str(daemon.config), "--data", str(daemon.data))
+    texts = [
+        run(daemon).stdout,
+        run(daemon, "--json").stdout,
+        daemon.edged("config", "--explain", *where).stdout,
+        daemon.edged("config", "--reset", "tools.mcp.servers.asked", *where).stdout,
+    ]
+    assert all("[***]" in text and "hush-hush" not in text for text in texts), texts
+    run(daemon, "remove", "keyed")
+
+
+def test_faults_are_broken_between_words_on_a_terminal(daemon):
+    """80 columns: what a terminal breaks itself it breaks inside of words."""
+    words = ["that", "key", "is", "too", "old", "here"] * 6
+    run(daemon, "add", "wordy", "--", "sh", "-c", f"echo failed {' '.join(words)} >&2; exit 4")
+    run(daemon, "test", "wordy")
+    ours, theirs = pty.openpty()
+    try:
+        command = [sys.executable, "-m", "edged", "mcp-server", "--socket", daemon.socket]
+        env = {**daemon.env, "COLUMNS": "80"}
+        subprocess.run(command, env=env, stdout=subprocess.PIPE, stderr=theirs, check=True)
+        lines = os.read(ours, 65_536).decode().splitlines()
+    finally:
+        os.close(ours)
+        os.close(theirs)
+        run(daemon, "remove", "wordy")
+    at = next(i for i, line in enumerate(lines) if line.startswith("edged: wordy: "))
+    assert lines[at].split()[-1] in words
+    assert len(lines) > at + 1
+    assert all(len(line) <= 80 for line in lines)
+    assert " ".join(words) in " ".join(lines)

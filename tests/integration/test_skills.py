@@ -185,7 +185,9 @@ def test_command_line_does_it_all(daemon, shelf):
     (shelf / "by-cli/new.txt").write_text("new")
     done = daemon.cli("skills", "update", "by-cli")
     assert (done.returncode, done.stdout) == (1, "")
-    assert "by-cli was changed here (SKILL.md)" in done.stderr
+    assert "by-cli was changed here (SKILL.md): --force replaces it" in done.stderr
+    done = daemon.cli("skills", "remove", "by-cli")
+    assert "(SKILL.md): --force removes it" in done.stderr
     assert daemon.cli("skills", "update", "by-cli", "--force").stdout.startswith("Updated by-cli ")
     assert daemon.cli("skills", "remove", "by-cli").stdout.startswith("Removed by-cli.")
     assert daemon.cli("skills", "remove", "by-cli").returncode == 1

@@ -2,9 +2,10 @@
 
 import pytest
 
-from edged.acts import Held, Switches, reset
-from edged.errors import NotFoundError, StoreError
+from edged.acts import Held, McpServers, Switches, reset
+from edged.errors import ExistsError, NotFoundError, StoreError
 from edged.overrides import overrides
+from edged.sections import McpServer
 from edged.store import Store
 
 
@@ -37,6 +38,31 @@ def test_a_key_is_dropped_with_all_that_is_below_it_in_every_part(store):
     assert numbers.kept == {}
     kept = store.load(Switches.FILE, dict[str, bool], {})
     assert kept == {"cron": True, "mcp.discovery.use_regex": False}
+
+
+def test_an_added_mcp_server_goes_by_its_own_name_alone(store):
+    """A server is work to add: who resets a part of the configuration does not mean it."""
+    servers = {
+        "wiki": McpServer(url="http://wiki/mcp"),
+        "dice": McpServer(command="python3", args=["dice.py", 6]),
+    }
+    store.save(McpServers.FILE, servers)
+    gone = []
+    parts = overrides(store, mcp_servers=gone.extend)
+    for above in ("tools", "tools.mcp", "tools.mcp.servers"):
+        with pytest.raises(ExistsError, match=rf"below {above} .*: dice, wiki: edged mcp-server"):
+            reset(parts, above)
+    assert store.load(McpServers.FILE, dict[str, McpServer], {}) == servers
+    assert store.load(Switches.FILE, dict[str, bool], {})["cron"] is True
+    with pytest.raises(NotFoundError, match=r"servers\.dice, tools\.mcp\.servers\.wiki, tools"):
+        reset(parts, "tools.x")
+    assert reset(parts, "tools.mcp.servers.dice") == {
+        "tools.mcp.servers.dice": "python3 dice.py 6"
+    }
+    wiki = {"tools.mcp.servers.wiki": "http://wiki/mcp"}
+    assert reset(parts, "tools.mcp.servers.wiki.url") == wiki
+    assert gone == ["dice", "wiki"]
+    assert reset(parts, "tools.web") == {"tools.web.enabled": False}
 
 
 def test_the_beginning_of_a_name_is_not_its_key(store):

@@ -112,6 +112,18 @@ def status(**facts):
     }
 
 
+def test_agents_that_no_daemon_serves_are_looked_at(places, tmp_path):
+    folder = tmp_path / "data" / "ada@example.org" / "agents"
+    folder.mkdir(parents=True)
+    (folder / "well.md").write_text("---\nname: a\ntool_permissions: [sensor]\n---\nHi")
+    (folder / "odd.md").write_text("---\nname: a\ntool_permissions: [sensr]\n---\nHi")
+    (folder / "broken.md").write_text("---\nname: a\nmodle: x\n---\nHi")
+    found = [one for one in doctor.of_machine(places, None) if one.check == "agents"]
+    assert [one.level for one in found] == ["warning", "warning"]
+    assert found[0].text.startswith(f"{folder}/broken.md: line 3: modle: unknown key")
+    assert "did you mean 'sensor'?" in found[1].text
+
+
 def test_daemon_speaks_for_itself(places):
     told = {"ok": True, "level": "watched", "version": [0, 8, 0], "limits": "watched; do this"}
     running = Running(status(sandbox=told), [], None)

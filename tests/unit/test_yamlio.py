@@ -300,6 +300,7 @@ class Part(msgspec.Struct, forbid_unknown_fields=True):
     timeout: Annotated[int, msgspec.Meta(ge=1, le=9)] = 1
     ratio: Annotated[float, msgspec.Meta(gt=0)] = 1.0
     mode: Literal["plain", "fancy"] = "plain"
+    kind: Literal["", "one", "two"] = ""
     auto: bool | Literal["auto"] = True
     enabled: bool = True
     color: Color = Color.RED
@@ -365,6 +366,7 @@ def test_a_good_document_becomes_its_struct() -> None:
             "switch",
             "expected 'none' or a mapping; got 'nne'; did you mean 'none'?",
         ),
+        ("part: {kind: foo}", 2, "part.kind", "expected one of one, two; got 'foo'"),
         ("part: {auto: 'yes'}", 2, "part.auto", "expected one of auto, true, false; got 'yes'"),
         ("part: {enabled: on}", 2, "part.enabled", "got text: write true or false"),
         ("part: {color: blue}", 2, "part.color", "expected one of red, green; got 'blue'"),

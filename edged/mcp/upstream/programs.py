@@ -55,6 +55,11 @@ class Sandboxes(Protocol):
         """What runs sandboxes; raises SandboxSetupError where nothing can."""
 
 
+def home_of(data: str, name: str) -> str:
+    """The directory that stays, of the server of a name."""
+    return os.path.join(data, "mcp", name)
+
+
 class Program:
     """One stdio server."""
 
@@ -79,7 +84,7 @@ class Program:
             flood_s: see `StdioLink`.
         """
         self._name, self._settings, self._sandboxes = name, settings, sandboxes
-        self._home = os.path.join(data, "mcp", name)
+        self._home = home_of(data, name)
         self._data, self._base, self._flood_s = data, base, flood_s
 
     async def open(self, client: Client) -> StdioLink:
@@ -139,7 +144,8 @@ class Program:
                 )
             return command
         if not os.path.exists(command):
-            raise SandboxSetupError(f"there is no program {command}: check its `command`")
+            more = "; its arguments go to `args`" if " " in command else ""
+            raise SandboxSetupError(f"there is no program {command}: check its `command`{more}")
         for path in dict.fromkeys((command, os.path.realpath(command))):
             if not self._is_shown(path) and not self._sandboxes.is_off:
                 folder = os.path.dirname(path)

@@ -268,11 +268,11 @@ class Server:
                     listing = await client.tools()
             except TimeoutError:
                 text = f"it did not answer within {limit:g} s of its start"
-                raise UpstreamError(text) from None
+                raise UpstreamError(text + self._offline()) from None
             except UpstreamError:
                 # That it is gone says more than that it does not answer.
                 if link is not None and link.lost.done():
-                    raise UpstreamError(link.lost.result()) from None
+                    raise UpstreamError(link.lost.result() + self._offline()) from None
                 raise
             await self._take(client, listing)
             if client.tells_of_changes:
@@ -290,6 +290,13 @@ class Server:
                 await link.close()
                 self._errors = link.errors
                 self._link = None
+
+    def _offline(self) -> str:
+        """What may have kept it from its start, to be added to how that failed."""
+        settings = self.settings
+        if not settings.fetches or settings.has_network:
+            return ""
+        return f"; its network is off: {settings.command} can fetch nothing"
 
     def _on_lost(self, client: Client, lost: asyncio.Future[str]) -> None:
         if not lost.cancelled():

@@ -11,12 +11,13 @@ import asyncio
 import fnmatch
 import hashlib
 import os
+import shutil
 from collections.abc import Callable, Collection, Coroutine
 from typing import Any, NamedTuple
 
 import msgspec
 
-from edged import log
+from edged import disguise, log
 from edged.acts import McpServers
 from edged.clock import Clock
 from edged.config import ToolSettings, seconds, size
@@ -26,14 +27,15 @@ from edged.errors import (
     Fault,
     InvalidArgumentsError,
     NotFoundError,
+    StoreError,
     UpstreamError,
 )
 from edged.mcp.client import LIST_MAX, Client, Listing, RemoteTool
 from edged.mcp.upstream import names
-from edged.mcp.upstream.programs import Program, Sandboxes
+from edged.mcp.upstream.programs import Program, Sandboxes, home_of
 from edged.mcp.upstream.server import Known, Open, Opened, Server, Timing
 from edged.mcp.upstream.tool import Given, UpstreamTool
-from edged.mcp.upstream.view import Health, Row
+from edged.mcp.upstream.view import Health, Removed, Row
 from edged.registry import Registry
 from edged.results import Result, mask, mask_result
 from edged.sections import Mcp, McpServer, check_server_name
@@ -48,6 +50,9 @@ KEPT_MAX = 2 * LIST_MAX
 
 DISCOVERY = "mcp.discovery"
 """The family of the searches."""
+
+NAMES_SHOWN = 10
+"""Tools that are named where all are left out."""
 
 SERVERS_MAX = 64
 _SECRET_WORDS = ("KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL", "AUTH")
@@ -237,6 +242,7 @@ class Servers:
                 found[name] = self._tool(server, name, remote)
             except (ValueError, RecursionError) as error:
                 refused.append(f"tool {remote.name[:60]!r}: {error}")
+        refused += _idle_patterns([remote.name for remote in tools], settings)
         return [*found.values()], tuple(refused)
 
     def _tool(self, server: Server, name: str, remote: RemoteTool) -> UpstreamTool:
@@ -322,7 +328,7 @@ class Servers:
             "added" if name in self._added else "configuration",
             settings.enabled and self._section.enabled,
             settings.link,
-            self._plain(_address(settings.url) or " ".join(settings.argv), settings),
+            self._plain(_target(settings), settings),
             health,
             tuple(settings.env),
             tuple(settings.headers),
@@ -353,7 +359,7 @@ class Servers:
         """Add one; stored before it is started.
 
         Raises:
-            InvalidArgumentsError: no such name.
+            InvalidArgumentsError: no such name, or what it is to reach is not on the board.
             ExistsError: there is one.
             StoreError: it is not stored.
         """
@@ -361,6 +367,9 @@ class Servers:
             check_server_name(name)
         except ValueError as error:
             raise InvalidArgumentsError([Fault("name", str(error))]) from None
+        lacking = await asyncio.to_thread(_lacking, settings)
+        if lacking:
+            raise InvalidArgumentsError(lacking)
         if name in self._settings() and not replace:
             raise ExistsError(f"there is an MCP server {name}: give --replace to change it")
         if len(self._settings()) >= SERVERS_MAX and name not in self._settings():
@@ -373,13 +382,21 @@ class Servers:
         await self._again(name)
         return self._row(name)
 
-    async def remove(self, name: str) -> None:
+    async def remove(self, name: str, *, purge: bool = False) -> Removed:
         """Remove one that was added; where the configuration has one too, that holds again.
+
+        Args:
+            name: the server's.
+            purge: erase its home too, also that of one that was removed before.
 
         Raises:
             NotFoundError: none was added under that name.
-            StoreError: it is not stored.
+            StoreError: it is not stored, or its home is not erased.
         """
+        home = home_of(self._around.data, name)
+        if purge and self._is_gone(name) and await asyncio.to_thread(os.path.isdir, home):
+            await asyncio.to_thread(_erase, home)
+            return Removed()
         if name not in self._added:
             if name in self._section.servers:
                 raise NotFoundError(
@@ -391,6 +408,21 @@ class Servers:
         self._around.store.save(ADDED, added)
         self._added = added
         await self._again(name)
+        if name in self._section.servers:
+            # It is that one's.
+            return Removed()
+        if purge:
+            await asyncio.to_thread(_erase, home)
+        is_left = await asyncio.to_thread(_is_left, home)
+        return Removed(home=home if is_left else msgspec.UNSET)
+
+    def _is_gone(self, name: str) -> bool:
+        """Whether a name could be that of a server, and is that of none."""
+        try:
+            check_server_name(name)
+        except ValueError:
+            return False
+        return name not in self._settings()
 
     def forget(self, names: list[str]) -> None:
         """Some are no longer in the store."""
@@ -442,6 +474,41 @@ class Servers:
         await asyncio.gather(*(server.close() for server in self._servers.values()))
 
 
+def _lacking(settings: McpServer) -> list[Fault]:
+    """What a stdio server is to reach and is not there; any thread."""
+    paths = [(key, path) for key in ("read", "write") for path in getattr(settings, key)]
+    found = [
+        Fault(f"server.{key}", f"there is no {path}")
+        for key, path in paths
+        if not os.path.lexists(path)
+    ]
+    return found + [
+        Fault("server.devices", f"there is no /dev/{name}: plug it in, or see edged scan")
+        for name in settings.devices
+        if not os.path.lexists(f"/dev/{name}")
+    ]
+
+
+def _is_left(home: str) -> bool:
+    """Whether a home has anything; an empty one goes."""
+    try:
+        os.rmdir(home)
+    except OSError:
+        return os.path.isdir(home)
+    return False
+
+
+def _erase(home: str) -> None:
+    try:
+        # What it made read-only is to go as well.
+        for folder, _, _ in os.walk(home):
+            os.chmod(folder, 0o700)
+        if os.path.lexists(home):
+            shutil.rmtree(home)
+    except OSError as error:
+        raise StoreError(f"{home} is not erased whole: {error.strerror}") from None
+
+
 def _permissions(settings: McpServer) -> Permissions | None:
     """What a stdio server may use; of one elsewhere nobody knows."""
     if settings.link != "stdio":
@@ -455,11 +522,13 @@ def _permissions(settings: McpServer) -> Permissions | None:
     )
 
 
-def _address(url: str) -> str:
-    """A URL for people: a password in it is not for them."""
-    scheme, mark, rest = url.partition("://")
+def _target(settings: McpServer) -> str:
+    """What it runs or where it is, for people: what looks like a secret is not for them."""
+    if not settings.url:
+        return " ".join(disguise.words(settings.argv))
+    scheme, mark, rest = settings.url.partition("://")
     host, slash, path = rest.partition("/")
-    return f"{scheme}{mark}{host.rpartition('@')[2]}{slash}{path}"
+    return disguise.url(f"{scheme}{mark}{host.rpartition('@')[2]}{slash}{path}")
 
 
 def _is_wanted(tool: str, settings: McpServer) -> bool:
@@ -467,6 +536,21 @@ def _is_wanted(tool: str, settings: McpServer) -> bool:
         return any(fnmatch.fnmatchcase(tool, pattern) for pattern in patterns)
 
     return (not settings.allow or is_in(settings.allow)) and not is_in(settings.deny)
+
+
+def _idle_patterns(tools: list[str], settings: McpServer) -> list[str]:
+    """What is likely to be a mistake in `allow` and `deny`: patterns that match nothing."""
+    found = [
+        f"{key}: {pattern[:60]!r} is none of its tools"
+        for key, patterns in (("allow", settings.allow), ("deny", settings.deny))
+        for pattern in patterns
+        if tools and not fnmatch.filter(tools, pattern)
+    ]
+    if tools and not any(_is_wanted(tool, settings) for tool in tools):
+        few = ", ".join(tool[:60] for tool in tools[:NAMES_SHOWN])
+        more = ", …" if len(tools) > NAMES_SHOWN else ""
+        found.append(f"all of its tools, by allow and deny: {few}{more}")
+    return found
 
 
 def _mark(settings: McpServer) -> str:

@@ -60,6 +60,13 @@ class Rows(msgspec.Struct, frozen=True):
     servers: list[Row]
 
 
+class Removed(msgspec.Struct, frozen=True):
+    """It is gone; `home` has what it kept, where anything of that is left on the disk."""
+
+    status: Literal["ok"] = "ok"
+    home: str | msgspec.UnsetType = msgspec.UNSET
+
+
 class Addition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A server to add; `replace` changes one that is there."""
 

@@ -188,6 +188,35 @@ def test_a_file_that_is_broken_is_told_of_and_kept(clean):
     assert "modle" in path.read_text()
 
 
+ODD = [
+    "tool_permissions: there is no tool 'sensr': did you mean 'sensor'?",
+    "tool_permissions: there is no tool 'nosuchtool': edged tools --all lists them",
+    "tool_permissions: no tool's name begins with 'zz_'",
+]
+
+
+def test_a_tool_that_is_not_there_is_told_of_wherever_the_agent_is(clean):
+    """A misspelt permission would else be an agent without hands, and nobody would know."""
+    wanted = ["sensr", "nosuchtool", "zz_*", "sensor", "gpi*", "*", "mcp_files_read", "mcp_*"]
+    made = create(clean, tool_permissions=wanted)[1]
+    assert made["warnings"] == ODD
+    assert clean.http("/api/agent?slug=watcher")[1] == made
+    assert made in clean.http("/api/agents")[1]["agents"]
+    off = clean.http("/api/agent/update?slug=watcher", {"status": "disabled"}, method="PUT")
+    assert off[1]["warnings"] == ODD
+    file = "---\nname: w\ntool_permissions: [sensr]\n---\nHi"
+    assert clean.ask("edged/agents", action="import", content=file)["warnings"] == ODD[:1]
+    for words in (("show", "w"), ("list",), ("disable", "w")):
+        done = clean.edged("agents", *words, "--socket", clean.socket)
+        assert done.returncode == 0
+        assert f"agent w: {ODD[0]}" in done.stderr
+    (clean.data / "local" / "agents" / "broken.md").write_text("---\nname: [\n---\nHi")
+    done = clean.edged("doctor", "--socket", clean.socket)
+    told = " ".join(done.stdout.split())
+    assert f"agent w: {ODD[0]}" in told
+    assert re.search(r"broken\.md: line \d: ", told)
+
+
 def test_agents_look_and_owners_change(clean, token):
     """Contract, section 13: agents are written by owners."""
     create(clean)
@@ -221,6 +250,8 @@ def test_the_socket_has_the_same(clean):
     assert clean.ask("edged/agents", action="tasks") == {"tasks": []}
     with pytest.raises(NotFoundError):
         clean.ask("edged/agents", action="task", task_id="none")
+    with pytest.raises(EdgedError, match="params: action: 'x' is none of create, "):
+        clean.ask("edged/agents", action="x")
     with pytest.raises(EdgedError, match="agent: system_prompt: is required"):
         clean.ask("edged/agents", action="create", agent={"name": "x"})
     with pytest.raises(EdgedError, match="status: 'on' is none of disabled, enabled"):
@@ -254,8 +285,18 @@ def test_the_command_line_has_the_same(clean, door):
     assert run("show", "researcher", code=1) == (
         "edged: no agent 'researcher': edged agents lists them\n"
     )
+    odd = clean.folder / "w.md"
+    odd.write_text("---\nname: w\nmodle: x\n---\nHi")
+    told = run("import", str(odd), code=1)
+    assert told == f"edged: {odd}:3: modle: unknown key; did you mean 'model'?\n"
+    odd.write_text("---\nname: w\nmodle: x\nslg: y\n---\nHi")
+    told = run("import", str(odd), code=1)
+    assert "content" not in told
+    assert f"{odd}:4: slg" in told
+    told = run("import", "-", stdin="---\nname: w\n---\n", code=1)
+    assert told.startswith("edged: standard input:4: the prompt below the front matter is empty")
     assert run("tasks") == "no tasks: edged agents run SLUG TASK begins one\n"
-    assert run("task", "x", code=1).startswith("edged: no subagent 'x'")
+    assert run("task", "x", code=1).startswith("edged: no subagent 'x': edged agents tasks")
     assert "requires_subagent" in run("run", "board-watcher", "Is", "all", "well?", code=1)
 
 

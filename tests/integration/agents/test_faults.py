@@ -220,6 +220,40 @@ async def test_nothing_secret_is_in_what_is_kept_and_told(start, model, folder, 
         assert secret not in kept + told
 
 
+async def test_a_secret_that_is_a_number_is_masked_as_one(start, model, folder):
+    """A mask in the midst of a number is no JSON: the task failed."""
+    model.script = [Call((("lorem", {"length": 123456}),)), Say("ok: 123456")]
+    settings = {"base_url": f"{model.url}/v1", "model": "small", "api_key": "123456"}
+    async with start(providers={"local": settings}) as board:
+        board.it.daemon.registry.register(lorem)
+        result = await board.call("spawn", task="x")
+    assert (result.is_error, result.for_llm) == (False, "ok: [***]")
+    called = transcript(folder, result.structured["task_id"])[2]
+    assert called["calls"][0]["arguments"] == {"length": "[***]"}
+
+
+async def test_a_key_that_a_server_repeats_is_told_to_nobody(start, model):
+    """As words, or as the name of a tool; where a name is cut, a piece of it may be left."""
+    model.script = [Call(((KEY, {}), (f"{'x' * 56}{KEY}", {})), f"You said {KEY}. {'x' * 40_000}")]
+    model.endless = Hang()
+    updates = []
+    async with start(**_patient(model)) as board:
+        raw = msgspec.json.encode({"task": "x"})
+        call = board.it.daemon.dispatcher.start(
+            AGENT, None, "spawn", raw, on_update=lambda content: updates.append(str(content))
+        )
+        await _asked(model, 2)
+        running = await board.call("spawn_status", OWNER)
+        trail = str(board.it.daemon.services.trail.recent(50, None))
+        call.cancel()
+    (view,) = running.structured["tasks"]
+    assert (view["status"], view["text"][:16]) == ("running", "You said [***]. ")
+    assert view["text"].endswith("more characters are left out]")
+    assert any("turn 1 of" in update for update in updates)
+    assert "no tool named '[***]'" in str(outcomes(model.asked[1]))
+    assert KEY[:6] not in str(view) + str(updates) + trail + str(outcomes(model.asked[1]))
+
+
 async def test_a_long_answer_of_a_tool_is_cut_for_the_model(start, model):
     """The beginning and the end, and a word on what is between."""
     model.script = [Call((("lorem", {"length": 30_000}),)), Say("ok")]
@@ -370,13 +404,86 @@ async def test_a_child_lives_on_its_parents_tokens(start, model):
     assert (child["tokens"], parent["tokens"]) == (IN + OUT, 3 * (IN + OUT))
     assert result.structured["tokens"] == parent["tokens"]
     model.script = [spawn, READ, READ, READ, Say("done"), spawn, Say("so be it")]
-    async with start(tokens=1_000) as board:
-        for number in range(3):
+    async with start(tokens=1_000, answer_tokens=64) as board:
+        for number in range(5):
             step = Call((("sensor", {"sensor": f"s{number}"}),))
             model.script.insert(1, step)
         result = await board.call("spawn", task="x")
     assert result.is_error
     assert "tokens" in result.for_llm
+
+
+def _spawns(count, **more):
+    return Call(tuple(("spawn", {"task": f"deeper {i}", **more}) for i in range(count)))
+
+
+async def _asked(model, count):
+    """Wait until the model was asked so often."""
+    async with asyncio.timeout(BOUND_S):
+        while len(model.asked) < count:
+            model.arrived.clear()
+            await model.arrived.wait()
+
+
+def _patient(model):
+    """A provider that may be silent for as long as a test lasts."""
+    settings = {"base_url": f"{model.url}/v1", "model": "small", "timeout": "60s", "api_key": KEY}
+    return {"providers": {"local": settings}, "tokens": 10_000}
+
+
+async def test_many_children_at_once_have_no_more_tokens_than_their_parent(start, model):
+    """Each is lent half of what is left: 4940, 2470, 1235; 617 is less than an answer."""
+    model.script = [_spawns(20, **{"async": True})]
+    model.endless = Hang()
+    async with start(**_patient(model), answer_tokens=1_000) as board:
+        assert (await board.call("spawn", task="x", **{"async": True})).async_
+        await _asked(model, 5)
+        told = next(rows for asked in model.asked if (rows := outcomes(asked)))
+        assert ["works on" in row for row in told] == [True] * 3 + [False] * 17
+        assert all("lent to subagents" in row for row in told[3:])
+
+
+async def test_what_a_child_did_not_use_is_lent_again(start, model):
+    for number in range(6):
+        spawn = Call((("spawn", {"task": f"deeper {number}"}),))
+        model.script += [spawn, Say("done")]
+    model.script.append(Say("all done"))
+    async with start(tokens=10_000, answer_tokens=1_000) as board:
+        result = await board.call("spawn", task="x")
+    assert (result.for_llm, result.structured["tokens"]) == ("all done", 13 * (IN + OUT))
+
+
+async def test_what_a_child_lent_stays_lent_when_it_is_over(start, model):
+    """Else a task could have tasks without end by way of children that report at once."""
+    in_background = {"async": True}
+    child = Call((("spawn", {"task": "deeper", **in_background}),))
+
+    def answer():
+        # By who asks: the root again and again, its child twice, the grandchild for ever.
+        asked = model.asked[-1]
+        task = next(m["content"] for m in asked["messages"] if m["role"] == "user")
+        if task == "deeper":
+            return Hang()
+        if task.startswith("child"):
+            return Say("done") if outcomes(asked) else child
+        told = outcomes(asked)
+        if len(told) == 3:
+            return Say("enough")
+        return Call((("spawn", {"task": f"child {len(told)}"}),))
+
+    model.next = answer
+    async with start(**_patient(model), answer_tokens=1_300, depth=3) as board:
+        result = await board.call("spawn", task="x")
+    assert result.for_llm == "enough"
+    # Children have half of 9880, of 7110 and of 5033, and theirs half of what those have left.
+    told = [
+        rows[0]
+        for asked in model.asked
+        if str(asked["messages"][1]["content"]).startswith("child") and (rows := outcomes(asked))
+    ]
+    begun = ["works on" in outcome for outcome in told]
+    assert begun == [True, True, False], told
+    assert "lent to subagents" in told[-1]
 
 
 async def test_nobody_passes_for_a_subagent_by_its_session(start, model, folder):

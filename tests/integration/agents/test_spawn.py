@@ -351,6 +351,31 @@ async def test_a_model_is_asked_at_the_provider_that_has_it(start, model):
     assert ["system" in asked for asked in model.asked] == [False, False, True, True, False]
 
 
+async def test_a_model_of_a_provider_that_is_not_there_is_told_of(start, model):
+    """Else a wrong server is asked, and perhaps paid, without a word."""
+    providers = {
+        "local": {"base_url": f"{model.url}/v1", "model": "a/b", "models": {"x/y": "c/d"}},
+        "cloud": {"kind": "anthropic", "base_url": f"{model.url}/v1", "model": "claude"},
+    }
+    model.endless = Say("ok")
+    async with start(providers=providers, default="local") as board:
+        typo = await board.call("spawn", task="x", model="clod/haiku")
+        assert typo.is_error
+        words = "there is no provider 'clod'; did you mean 'cloud'? There are: local, cloud"
+        assert words in typo.for_llm
+        assert model.asked == []
+        other = await board.call("spawn", task="x", model="qwen/qwen3")
+        assert other.for_llm == (
+            "ok\n\n(There is no provider 'qwen': 'qwen/qwen3' was asked of 'local', which is not "
+            "known to have it.)"
+        )
+        for known in ("a/b", "x/y", "local/some", "cloud/e/f", "plain"):
+            assert (await board.call("spawn", task="x", model=known)).for_llm == "ok"
+    assert [one["model"] for one in model.asked] == [
+        "qwen/qwen3", "a/b", "c/d", "some", "e/f", "plain"
+    ]  # fmt: skip
+
+
 async def test_a_cancelled_caller_cancels_what_it_waits_for(start, model):
     model.endless = Hang()
     async with start() as board:

@@ -13,6 +13,7 @@ import pytest
 
 from edged import results
 from edged.identity import Caller
+from edged.mcp import server
 from edged.mcp.server import Connection
 from edged.results import Result
 from edged.testing import running
@@ -46,7 +47,13 @@ class Gate:
                 raise
             return results.text("through")
 
-        self.tool = gate
+        @tool("plain")
+        async def plain(params: Nothing, ctx: Context) -> Result:
+            """Wait, and say nothing before."""
+            await self.go.wait()
+            return results.text("through")
+
+        self.tool, self.plain = gate, plain
 
 
 class Client:
@@ -94,7 +101,9 @@ def gate():
 async def daemon(gate):
     with tempfile.TemporaryDirectory(prefix="edged-offer-", dir="/var/tmp") as data:
         os.chmod(data, 0o755)
-        async with running(data=data, http=False, config=CONFIG, tools=[gate.tool]) as it:
+        async with running(
+            data=data, http=False, config=CONFIG, tools=[gate.tool, gate.plain]
+        ) as it:
             yield it.daemon
 
 
@@ -234,6 +243,41 @@ async def test_a_task_outlives_its_connection_and_is_its_callers(daemon, client,
     assert found["result"]["content"][0]["text"] == "through"
     for one in (other, again):
         one.connection.close()
+
+
+@pytest.mark.parametrize("extensions", [5, None, [PREFIX + "tasks"], PREFIX + "tasks"])
+async def test_extensions_of_another_shape_are_none(client, gate, capsys, extensions):
+    """SEP-2663: an object declares them; what is none is the client's fault, not edged's."""
+    gate.go.set()
+    called = await client.modern("tools/call", {"name": "gate"}, extensions=extensions)
+    assert called["result"]["resultType"] == "complete"
+    wanted = {"notifications": {"taskIds": ["t"]}}
+    for method, params in (("tasks/get", {"taskId": "t"}), ("subscriptions/listen", wanted)):
+        error = (await client.modern(method, params, extensions=extensions))["error"]
+        assert error["code"] == -32021  # MCP 2026-07-28: missing required client capability
+    assert "Error" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["gate", "plain"])
+async def test_a_caller_has_64_tasks_and_the_next_call_stays_one(
+    daemon, client, gate, monkeypatch, name
+):
+    """One agent's many cost another none, and are no fault of edged's."""
+    monkeypatch.setattr(server, "TASK_S", 0.0)
+    faults = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, fault: faults.append(fault))
+    for _ in range(64):
+        assert (await client.modern("tools/call", {"name": name}))["result"]["status"] == "working"
+    call = asyncio.ensure_future(client.modern("tools/call", {"name": name}))
+    other = Client(daemon, "agent", "uid 7")
+    task = await other.modern("tools/call", {"name": name})
+    assert task["result"]["status"] == "working"
+    assert not call.done()
+    gate.go.set()
+    result = (await call)["result"]
+    assert (result["resultType"], result["content"][0]["text"]) == ("complete", "through")
+    assert not faults
+    other.connection.close()
 
 
 async def test_a_cancelled_task_ends_its_call_and_its_watchers_hear(client, gate):

@@ -83,6 +83,30 @@ class Door:
             assert response.status == 200, await response.text()
             return response.headers["Mcp-Session-Id"]
 
+    async def busy(self, who):
+        """A session in which a call goes on, whose response was cut."""
+        session = await self.initialize(who)
+        await self.begin(session, 1, who)
+        return session
+
+    async def begin(self, session, number, who="ada"):
+        """Begin a call that waits, and hang up."""
+        running = len(self.gate.contexts)
+        body = request(number, "tools/call", {"name": "gate"})
+        sent = asyncio.ensure_future(
+            self.post(body, Mcp_Session_Id=session, X_Who=who).__aenter__()
+        )
+        async with asyncio.timeout(BOUND_S):
+            while len(self.gate.contexts) == running:
+                await asyncio.sleep(0)
+        sent.cancel()
+
+    async def asked(self, body, who="ada", session=""):
+        """The status of one request."""
+        named = {"Mcp_Session_Id": session} if session else {}
+        async with self.post(body, X_Who=who, **named) as response:
+            return response.status
+
 
 def request(number, method, params=None):
     return {"jsonrpc": "2.0", "id": number, "method": method, "params": params or {}}
@@ -118,19 +142,22 @@ async def event(response):
     raise AssertionError("the stream is over")
 
 
+def identified(headers):
+    who = headers.get("X-Who", "ada")
+    return Caller("local", "owner" if who == "owner" else "agent", "", "http", f"token {who}")
+
+
 @asynccontextmanager
-async def opened():
+async def opened(more=""):
     gate, clock = Gate(), FakeClock()
     with tempfile.TemporaryDirectory(prefix="edged-mcp-", dir="/var/tmp") as data:
         os.chmod(data, 0o755)
         async with (
             running(
                 data=data,
-                config="http: {rate: 10000, burst: 10000}",
+                config="http: {rate: 10000, burst: 10000}\n" + more,
                 tools=[gate.tool, asks],
-                authenticate=lambda headers: Caller(
-                    "local", "agent", "", "http", f"token {headers.get('X-Who', 'ada')}"
-                ),
+                authenticate=identified,
                 clock=clock,
             ) as it,
             aiohttp.ClientSession() as http,
@@ -204,6 +231,36 @@ async def test_headers_that_do_not_say_what_the_body_says_are_refused(door, chan
     assert not door.gate.contexts
 
 
+async def test_a_version_that_nobody_speaks_is_refused_with_those_that_are_spoken(door):
+    """MCP 2026-07-28, versioning: UnsupportedProtocolVersion; in a session and without one."""
+    session = await door.initialize()
+    old = {"MCP_Protocol_Version": "1999-01-01"}
+    body = modern(1, "tools/call", {"name": "gate"})
+    body["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"] = "1999-01-01"
+    for asked, headers in (
+        (request(2, "tools/list"), {"Mcp_Session_Id": session} | old),
+        (request(2, "tools/list"), old),
+        (body, headers_of(body) | old),
+    ):
+        async with door.post(asked, **headers) as response:
+            assert response.status == 400
+            error = (await response.json())["error"]
+        assert error["code"] == -32022
+        assert error["data"]["supported"][:2] == ["2026-07-28", "2025-11-25"]
+        assert error["message"] == (
+            "protocol version '1999-01-01' is not supported: this server speaks 2026-07-28, "
+            "2025-11-25, 2025-06-18, 2025-03-26, 2024-11-05"
+        )
+
+
+async def test_a_body_without_the_version_of_its_header_is_told_what_it_lacks(door):
+    async with door.post(request(1, "tools/list"), MCP_Protocol_Version="2026-07-28") as response:
+        error = (await response.json())["error"]
+    assert error["message"] == (
+        "params._meta.io.modelcontextprotocol/protocolVersion: is required"
+    )
+
+
 async def test_a_wrapped_name_is_read(door):
     """MCP 2026-07-28, value encoding."""
     door.gate.go.set()
@@ -263,6 +320,29 @@ async def test_a_subscription_ends_with_an_answer_when_the_daemon_stops(tmp_path
         response.close()
 
 
+@pytest.mark.parametrize("stateless", [True, False])
+async def test_what_may_be_lost_of_a_call_is_lost_beyond_a_mebibyte_that_waits(door, stateless):
+    """Fault 12: messages of a call wait for the reader of its own response."""
+    if stateless:
+        body = modern(1, "tools/call", {"name": "gate"}, **{PREFIX + "logLevel": "debug"})
+        named = headers_of(body)
+    else:
+        body = request(1, "tools/call", {"name": "gate"})
+        named = {"Mcp_Session_Id": await door.initialize()}
+    sent = asyncio.ensure_future(door.post(body, **named).__aenter__())
+    async with asyncio.timeout(BOUND_S):
+        await door.gate.started.wait()
+    for _ in range(64):
+        door.gate.contexts[0].client.log("info", "x" * (64 << 10))
+    response, lengths = await sent, []
+    while "result" not in (message := (await event(response))[1] or {}):
+        if message:
+            lengths.append(len(message["params"]["data"]))
+            door.gate.go.set()
+    assert lengths == [64 << 10] * 16
+    response.close()
+
+
 # Sessions ---------------------------------------------------------------------------------
 
 
@@ -293,6 +373,53 @@ async def test_a_cut_response_cancels_nothing_in_a_session_and_is_resumed(door):
             assert got == wanted
             assert message["result"]["content"][0]["text"] == "through"
     assert not door.gate.cancelled.is_set()
+
+
+async def test_answers_that_wait_to_be_asked_for_are_bounded_over_all_sessions(door):
+    """A mebibyte of the board's memory; who has most loses their largest."""
+    sessions = [(await door.initialize(who), who) for who in ("ada", "ada", "eve")]
+    named = [{"Mcp-Session-Id": name, "X-Who": who, **ACCEPT} for name, who in sessions]
+    marks = []
+    for number, (name, who) in enumerate(sessions):
+        body = request(1, "tools/call", {"name": "gate", "_meta": {"progressToken": 1}})
+        sent = door.post(body, Mcp_Session_Id=name, X_Who=who).__aenter__()
+        response = asyncio.ensure_future(sent)
+        async with asyncio.timeout(BOUND_S):
+            while len(door.gate.contexts) == number:
+                await asyncio.sleep(0)
+        door.gate.contexts[number].client.progress(1)
+        marks.append((await event(await response))[0])
+        (await response).close()
+    for ctx, size in zip(door.gate.contexts, (700, 600, 300), strict=True):
+        ctx.client.log("info", "x" * (size << 10))
+    # A whole exchange of each: the door has seen by then that the streams were cut.
+    for headers in named:
+        async with door.http.post(door.url, json=request(2, "ping"), headers=headers) as pong:
+            assert await pong.json()
+    door.gate.go.set()
+    got = []
+    for headers, mark in zip(named, marks, strict=True):
+        headers["Last-Event-ID"] = mark
+        async with door.http.head(door.url, headers=headers) as head:
+            assert head.status == 200
+        async with door.http.get(door.url, headers=headers) as again:
+            async with asyncio.timeout(BOUND_S):
+                got.append(len(await again.read()) >> 10)
+    assert got == [0, 600, 300]
+
+
+async def test_a_request_of_a_session_that_ends_is_told(door):
+    """MCP 2025-11-25: 404 is how a client learns that its session is over."""
+    session = await door.initialize()
+    body = request(1, "tools/call", {"name": "gate"})
+    sent = asyncio.ensure_future(door.post(body, Mcp_Session_Id=session).__aenter__())
+    async with asyncio.timeout(BOUND_S):
+        await door.gate.started.wait()
+        async with door.http.delete(door.url, headers={"Mcp-Session-Id": session}) as ended:
+            assert ended.status == 204
+        response = await sent
+    assert response.status == 404
+    response.close()
 
 
 async def test_a_session_is_its_tokens_and_over_when_it_is_ended(door):
@@ -344,6 +471,50 @@ async def test_sessions_are_bounded_and_the_idle_make_room(door):
         await door.initialize("ada")
     async with door.post(request(2, "ping"), Mcp_Session_Id=first, X_Who="eve") as response:
         assert response.status == 200
+
+
+async def test_no_agent_takes_all_sessions_and_owners_always_get_one(door):
+    """A quarter for each token, whatever goes on in them; for an owner a busy one ends."""
+    initialize = request(0, "initialize", {"protocolVersion": "2025-11-25", "capabilities": {}})
+    for who in ("ada", "bob", "eve"):
+        for _ in range(SESSIONS // 4):
+            await door.busy(who)
+        assert await door.asked(initialize, who) == 429
+    assert await door.asked(initialize, "dan") == 429
+    assert not door.gate.cancelled.is_set()
+    mine = [await door.busy("owner") for _ in range(SESSIONS // 4)]
+    assert not door.gate.cancelled.is_set()
+    mine.append(await door.busy("owner"))
+    async with asyncio.timeout(BOUND_S):
+        await door.gate.cancelled.wait()
+    for session in mine:
+        assert await door.asked(request(2, "ping"), "owner", session) == 200
+
+
+async def test_agents_make_room_only_of_what_owners_have_beyond_their_places(door):
+    """Clients that never end a session cost others none: the idle of who has most go."""
+    mine = [await door.initialize("owner") for _ in range(SESSIONS)]
+    theirs = [await door.initialize("ada") for _ in range(SESSIONS // 4 + 1)]
+    ping = request(1, "ping")
+    found = [await door.asked(ping, "owner", session) for session in mine]
+    assert found == [404] * (SESSIONS // 4) + [200] * (SESSIONS * 3 // 4)
+    found = [await door.asked(ping, "ada", session) for session in theirs]
+    assert found == [404] + [200] * (SESSIONS // 4)
+
+
+async def test_a_session_has_as_many_calls_in_flight_as_a_connection():
+    """`socket.max_calls`: a cut response ends no call, so that its place does not count them."""
+    async with opened("socket: {max_calls: 2}") as door:
+        session = await door.initialize()
+        for number in (1, 2):
+            await door.begin(session, number)
+        ping = request(3, "ping")
+        async with door.post(ping, Mcp_Session_Id=session) as response:
+            assert (response.status, response.headers["Retry-After"]) == (429, "1")
+            assert "socket.max_calls" in (await response.json(content_type=None))["detail"]
+        cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled"}
+        assert await door.asked({**cancel, "params": {"requestId": 1}}, session=session) == 202
+        assert await door.asked(ping, session=session) == 200
 
 
 async def test_what_only_sessions_have_is_not_allowed_without_one(door):

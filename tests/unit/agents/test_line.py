@@ -112,7 +112,12 @@ async def test_an_event_stream_is_understood_however_it_is_written_and_cut(body)
 @pytest.mark.parametrize(
     ("body", "kind", "words"),
     [
-        (b"<html>Login</html>", "text/html", "ended in the middle"),
+        (
+            b"<html>Login</html>",
+            "text/html",
+            "http://127.*/v1/chat/completions answers with text/html, but .*: see base_url",
+        ),
+        (b'{"status": "ok"}', "application/json", "with application/json, but .*: see base_url"),
         (b"data: <html>\n\n", "text/event-stream", "sent what is no JSON object: '<html>'"),
         (b'"no"', "application/json", "sent what is no JSON object"),
         (b"data: " + b"[" * 100_000 + b"\n\n", "text/event-stream", "no JSON object"),
@@ -172,8 +177,8 @@ async def test_a_connection_that_breaks_off_is_tried_again():
         ('{"error": {"code": 3}}', r'HTTP 404: \{"error": \{"code": 3\}\}'),
         ("[1]", r"HTTP 404: \[1\]"),
         ("<html>", "HTTP 404: <html>"),
-        ("", "HTTP 404$"),
-        ("x" * 10_000, "HTTP 404: x{300}$"),
+        ("", r"HTTP 404 \(http://127.*/v1/chat/completions: see base_url and the model's name\)$"),
+        ("x" * 10_000, r"HTTP 404: x{300} \(http"),
         (f"no key {KEY} here", r"HTTP 404: no key (?!sk-).* here"),
     ],
 )
@@ -222,7 +227,7 @@ async def test_keys_take_turns_where_one_is_refused():
         assert (await line.ask(QUESTION)).text == "Hello"
     assert [key for key, _ in line.asked] == [f"Bearer {KEY}", "Bearer second", "Bearer second"]
     async with serving(refuses(401, "wrong key")) as line:
-        with pytest.raises(ModelError, match="HTTP 401: wrong key"):
+        with pytest.raises(ModelError, match=r"HTTP 401: wrong key \(check `api_key` of"):
             await line.ask(QUESTION)
     assert len(line.asked) == 1, "the only one is not tried again"
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from edged import plugins
 from edged.agents.store import AGENTS_MAX, SEEDS, Agent, Agents, Change, Creation, slug_of, written
+from edged.clock import iso
 from edged.errors import ConfigError, ExistsError, InvalidArgumentsError, NotFoundError
 from edged.testing import FakeClock
 
@@ -107,6 +108,60 @@ def test_a_change_keeps_the_slug_and_what_is_not_named(agents, clock):
     assert os.listdir(agents.directory(BOB)) == ["researcher.md"]
 
 
+BY_HAND = """\
+---
+# Mine.
+name:   Watch   # at night
+status: enabled # for now
+tool_permissions:
+  - sensor   # reads
+model: 'small'
+---
+
+You watch.
+status: enabled
+"""
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize(
+    ("text", "off"),
+    [
+        (BY_HAND, BY_HAND.replace("status: enabled #", "status: disabled #")),
+        (
+            BY_HAND.replace("status: enabled # for now\n", ""),
+            BY_HAND.replace("status: enabled # for now\n", "").replace(
+                "'small'\n", "'small'\nstatus: disabled\n"
+            ),
+        ),
+        ("\ufeff---\nname: a\n---\nHi", "\ufeff---\nname: a\nstatus: disabled\n---\nHi"),
+    ],
+    ids=["in its place", "none yet", "no end"],
+)
+def test_a_switch_changes_its_line_and_keeps_all_else_to_the_byte(agents, clock, text, off, end):
+    """What a person wrote by hand, comments too, is theirs."""
+    path = Path(lay(agents, "watch.md", text.replace("\n", end)))
+    before = agents.get(BOB, "watch")
+    clock.advance(60)
+    after = agents.update(BOB, "watch", Change(status="disabled"))
+    assert path.read_bytes().decode() == off.replace("\n", end)
+    assert (after.status, after.system_prompt) == ("disabled", before.system_prompt)
+    assert after.updated_at == iso(clock.now())
+    agents.update(BOB, "watch", Change(status="enabled"))
+    on = off.replace("status: disabled", "status: enabled")
+    assert path.read_bytes().decode() == on.replace("\n", end)
+
+
+@pytest.mark.parametrize(
+    "front",
+    ["{name: Watch, model: x}", "name: Watch\nstatus:\n  enabled", '"status": enabled\nname: a'],
+)
+def test_a_switch_of_a_file_whose_status_is_in_no_line_holds_too(agents, front):
+    lay(agents, "watch.md", f"---\n{front}\n---\nHi")
+    assert agents.update(BOB, "watch", Change(status="disabled")).status == "disabled"
+    assert agents.get(BOB, "watch").system_prompt == "Hi"
+
+
 def test_a_change_that_is_wrong_changes_nothing(agents):
     before = make(agents)
     with pytest.raises(InvalidArgumentsError, match=r"tool_permissions\[1\]: 'rm -rf' is no"):
@@ -178,7 +233,7 @@ def test_a_file_of_another_users_is_not_listed(agents):
     ("file", "text", "reason"),
     [
         ("a.md", "no front matter", "the first line must be `---` alone"),
-        ("a.md", "---\nname: a\n---\n", "system_prompt: is required"),
+        ("a.md", "---\nname: a\n---\n", "line 4: the prompt below the front matter is empty"),
         ("a.md", "---\nname: a\nslug: b\n---\nHi", "slug: is 'b' and the file a.md"),
         ("a.md", "---\nname: a\nstatus: on\n---\nHi", "expected one of enabled, disabled"),
         ("a.md", "---\nname: a\nmodle: x\n---\nHi", "did you mean 'model'?"),
@@ -233,7 +288,7 @@ def test_the_document_of_the_specification_is_taken(agents):
         ("just text", "the first line must be `---`"),
         ("---\nmodel: x\n---\nHi", "name"),
         ("---\nname: a\nslug: ../a\n---\nHi", "slug: must be a-z"),
-        ("---\nname: 日本\n---\nHi", "slug: must be a-z"),
+        ("---\nname: ???\n---\nHi", r"name: '\?\?\?' has no letter"),
     ],
 )
 def test_a_text_that_is_no_agent_is_not_taken(agents, content, reason):

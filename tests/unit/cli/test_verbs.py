@@ -73,6 +73,8 @@ def test_version_is_printed(capsys):
         (["tools", "--format", "xml"], "argument --format: 'xml' is not known: choose one of"),
         (["tools", "--format", "opnai"], "'opnai' is not known: did you mean openai?"),
         (["new-tool", "x", "--language", "bsh"], "'bsh' is not known: did you mean bash?"),
+        (["agents", "rename", "a", "b"], "'rename' is not known: choose one of list, show,"),
+        (["agents", "remov", "a"], "'remov' is not known: choose one of"),
         (["token", "ad", "x"], "argument action: 'ad' is not known: did you mean add?"),
         (["tools", "--enable", "a", "--disable", "b"], "not allowed with"),
         (["tools", "--all", "--format", "mcp"], "--all and --format"),

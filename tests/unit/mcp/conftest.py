@@ -21,7 +21,7 @@ class McpPeer:
         self._bound_s = core.bound_s
         self.connection = Connection(
             core.control, caller or core.owner, self._take,
-            congested=lambda: self.congested, on_answered=self._count,
+            congested=lambda _: self.congested, on_answered=self._count,
         )  # fmt: skip
 
     def _count(self):

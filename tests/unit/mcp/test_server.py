@@ -1,6 +1,8 @@
 """One MCP connection, sans I/O (contract, section 5; MCP 2024-11-05 to 2026-07-28)."""
 
 import asyncio
+import gc
+import weakref
 
 import msgspec
 import pytest
@@ -641,6 +643,35 @@ async def test_a_connection_that_is_gone_takes_its_calls_along(core, peer, gate)
     assert peer.connection.pending == 0
 
 
+async def test_a_closed_connection_holds_nothing_of_its_door(core, gate):
+    """Answers of megabytes may hang on it: nothing is left for the collector to find."""
+
+    class Door:
+        def __init__(self):
+            self.connection = Connection(
+                core.control,
+                core.owner,
+                self.take,
+                congested=lambda _: self.behind,
+                on_answered=self.take,
+            )
+
+        behind = False
+
+        def take(self, *_):
+            pass
+
+    gc.disable()
+    try:
+        door = Door()
+        door.connection.receive(msgspec.json.encode({"jsonrpc": "2.0", "id": 1, "method": "ping"}))
+        door.connection.close()
+        kept, door = weakref.ref(door), None
+        assert kept() is None
+    finally:
+        gc.enable()
+
+
 async def test_a_connection_that_did_nothing_can_be_closed(peer):
     """And twice."""
     peer.connection.close()
@@ -723,6 +754,21 @@ async def test_notifications_and_answers_are_never_answered(core, peer, gate, li
     await settle()
     assert not peer.sent
     assert not core.audited()
+
+
+async def test_a_connection_has_sixteen_open_subscriptions(peer):
+    """Each is kept until it is cancelled, and hears of every change."""
+    params = {"notifications": {"toolsListChanged": True}, "_meta": STATELESS}
+    for number in range(17):
+        peer.say("subscriptions/listen", params, id=number)
+    assert len(peer.notes("notifications/subscriptions/acknowledged")) == 16
+    refused = peer.sent[-1]
+    assert (refused["id"], refused["error"]["data"]["code"]) == (16, "busy")
+    assert refused["error"]["message"] == "16 subscriptions are open: cancel one"
+    peer.say("notifications/cancelled", {"requestId": 3})
+    peer.say("subscriptions/listen", params, id=17)
+    assert peer.sent[-1]["method"] == "notifications/subscriptions/acknowledged"
+    peer.connection.close()
 
 
 async def test_an_id_in_use_is_refused_and_the_first_goes_on(peer, gate):
