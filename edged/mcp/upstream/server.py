@@ -307,7 +307,7 @@ class Server:
         """It is ready; its tools are published."""
         self._has_tools = True
         refused = await self._learnt(self, listing)
-        self.left_out = (*listing.problems, *refused)
+        self.left_out = tuple(map(self._plain, (*listing.problems, *refused)))
         for problem in self.left_out:
             log.warning(f"MCP server {self.name}: left out: {problem}")
         self._client = client
@@ -363,7 +363,8 @@ class Server:
                 listing = await client.tools()
         except (TimeoutError, UpstreamError) as error:
             # What was listed before is still there to be called.
-            text = f"its changed list cannot be had: {str(error) or 'it does not answer'}"
+            cause = self._plain(str(error)) or "it does not answer"
+            text = f"its changed list cannot be had: {cause}"
             log.warning(f"MCP server {self.name}: {text}")
             self.error = text
             return
@@ -431,7 +432,7 @@ class Server:
             UpstreamError: it cannot be called, or refused.
             CallTimeoutError: it did not answer in time.
         """
-        updates = _Updates(ctx, self._timing.update) if ctx.is_watched else None
+        updates = _Updates(ctx, self._timing.update, self._plain) if ctx.is_watched else None
         on_progress = updates.take if updates is not None else None
         self._active += 1
         try:
@@ -525,8 +526,8 @@ class Server:
 class _Updates:
     """Passes the progress of one call on, not more often than it is of use."""
 
-    def __init__(self, ctx: Context, pause_s: float) -> None:
-        self._ctx, self._pause_s = ctx, pause_s
+    def __init__(self, ctx: Context, pause_s: float, plain: Callable[[str], str]) -> None:
+        self._ctx, self._pause_s, self._plain = ctx, pause_s, plain
         self._held: str | None = None
         self._timer: asyncio.TimerHandle | None = None
 
@@ -540,7 +541,7 @@ class _Updates:
     def _show(self, text: str) -> None:
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(self._pause_s, self._rested)
-        self._ctx.update([Text(text)])
+        self._ctx.update([Text(self._plain(text))])
 
     def _rested(self) -> None:
         self._timer = None

@@ -182,13 +182,16 @@ class Servers:
     async def _learnt(self, server: Server, listing: Listing) -> tuple[str, ...]:
         """Publish a list, and keep it for the next start; what could not be published."""
         before = self._published.get(server.name)
-        if before is not None and before.tools == listing.tools:
+        tools = await asyncio.to_thread(self._plain_tools, listing.tools, server.settings)
+        unnamed = len(listing.tools) - len(tools)
+        told = (f"{unnamed} tools with a secret for a name",) if unnamed else ()
+        if before is not None and before.tools == tools:
             # As it was: whoever has the list need not be told.
-            return before.refused
-        refused = await self._publish(server, listing.tools)
-        known = Known(_mark(server.settings), server.era, listing.tools)
+            return (*told, *before.refused)
+        refused = await self._publish(server, tools)
+        known = Known(_mark(server.settings), server.era, tools)
         _ = self._around.spawn(self._keep(server.name, known))
-        return refused
+        return (*told, *refused)
 
     async def _publish(self, server: Server, tools: list[RemoteTool]) -> tuple[str, ...]:
         """Put a list into the registry; what of it could not be published."""
@@ -279,7 +282,9 @@ class Servers:
                 known = msgspec.json.decode(file.read(), type=Known)
         except (OSError, msgspec.DecodeError, RecursionError):
             return None
-        return known if known.mark == _mark(settings) else None
+        if known.mark != _mark(settings):
+            return None
+        return msgspec.structs.replace(known, tools=self._plain_tools(known.tools, settings))
 
     async def _keep(self, name: str, known: Known) -> None:
         def write() -> None:
@@ -312,7 +317,12 @@ class Servers:
         settings = self._settings()[name]
         server = self._servers.get(name)
         health = server.health() if server is not None else Health("stopped", settings.link, 0)
-        health = msgspec.structs.replace(health, stderr=self._plain(health.stderr, settings))
+        health = msgspec.structs.replace(
+            health,
+            left_out=tuple(self._plain(one, settings) for one in health.left_out),
+            stderr=self._plain(health.stderr, settings),
+            server=mask(health.server, self._secrets(settings)),
+        )
         return Row(
             name,
             "added" if name in self._added else "configuration",
@@ -326,9 +336,24 @@ class Servers:
 
     def _plain(self, text: str, settings: McpServer | None = None) -> str:
         """A text for people, without secrets."""
-        own = _secrets(settings) if settings is not None else ()
-        shown: str = mask(text, (*self._around.secrets, *own))
+        shown: str = mask(text, self._secrets(settings))
         return shown
+
+    def _secrets(self, settings: McpServer | None) -> tuple[str, ...]:
+        own = _secrets(settings) if settings is not None else ()
+        return (*self._around.secrets, *own)
+
+    def _plain_tools(self, tools: list[RemoteTool], settings: McpServer) -> list[RemoteTool]:
+        """Tools without secrets; any thread. One whose name has one could not be called."""
+        secrets = self._secrets(settings)
+        if not secrets:
+            return tools
+        clean = [mask(msgspec.to_builtins(tool), secrets) for tool in tools]
+        return [
+            msgspec.convert(one, RemoteTool)
+            for one, tool in zip(clean, tools, strict=True)
+            if one["name"] == tool.name
+        ]
 
     async def add(self, name: str, settings: McpServer, *, replace: bool = False) -> Row:
         """Add one; stored before it is started.

@@ -1,18 +1,22 @@
 """All other servers together: what of their lists is published, kept and shown."""
 
 import asyncio
+import json
 import threading
 from pathlib import Path
 
 import pytest
+from aiohttp import web
 
 from edged.clock import SystemClock
 from edged.mcp.upstream import names
 from edged.mcp.upstream.server import Timing
 from edged.mcp.upstream.servers import Servers, Surroundings
 from edged.registry import Registry
+from edged.results import Text
 from edged.sections import Mcp, McpServer
 from edged.store import Store
+from edged.tool import Context
 
 BOUND_S = 10.0
 DISCOVERED = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
@@ -107,6 +111,54 @@ async def test_schemas_of_strangers_are_looked_at_off_the_loop(site, world):
     site.answers["tools/list"] = {"tools": [{"name": "t"}]}
     await world.ready()
     assert world.settings.threads - {threading.main_thread()}
+
+
+async def test_a_secret_that_a_server_repeats_is_shown_nowhere(site, tmp_path, capfd):
+    """It knows its own, and may write it anywhere by mistake."""
+    secret = "tok-1234567"
+    schema = {"properties": {"a": {"description": f"as {secret}", "default": secret}}}
+    broken = {"name": "b", "inputSchema": {"type": secret}}
+    site.answers |= {
+        "server/discover": {**DISCOVERED, "serverInfo": {"name": f"I am {secret}"}},
+        "tools/list": {
+            "tools": [
+                {"name": "t", "title": secret, "description": secret, "inputSchema": schema},
+                {"name": secret},
+                broken,
+            ]
+        },
+        "tools/call": progressing(f"with {secret}"),
+    }
+    world = World(tmp_path, site.url, headers={"Authorization": f"Bearer {secret}"})
+    health = await world.ready()
+    tool = world.tools()["mcp_s_t"]
+    assert [*world.tools()] == ["mcp_s_t"]
+    assert (tool.label, tool.description) == ("[***]", "[***]")
+    assert tool.schema["properties"] == {"a": {"description": "as [***]", "default": "[***]"}}
+    assert health.server == {"name": "I am [***]"}
+    assert len(health.left_out) == 2
+    shown = []
+    ctx = Context(None, None, "", BOUND_S, shown.append, None, None, None, is_watched=True)
+    await tool.run(tool.decode(b"{}"), ctx)
+    assert shown == [[Text("with [***]")]]
+    said = [str(health), world.cache.read_text(), *capfd.readouterr()]
+    assert not any(secret in text for text in said)
+    assert "left out: tool 'b'" in said[-1]
+    await world.servers.close()
+
+
+def progressing(text):
+    """Answers a call after a line of progress."""
+
+    async def answer(_request, body):
+        token = body["params"]["_meta"]["progressToken"]
+        told = {"progressToken": token, "progress": 1, "message": text}
+        note = {"jsonrpc": "2.0", "method": "notifications/progress", "params": told}
+        done = {"jsonrpc": "2.0", "id": body["id"], "result": {"content": []}}
+        lines = "".join(f"data: {json.dumps(one)}\n\n" for one in (note, done))
+        return web.Response(text=lines, content_type="text/event-stream")
+
+    return answer
 
 
 async def again(site, tmp_path):
