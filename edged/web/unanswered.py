@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import ssl
 
 from aiohttp import (
     ClientConnectorCertificateError,
@@ -39,7 +40,11 @@ def why(error: BaseException) -> str:
             return "no name server answers: is the network up?"
         return "no server of this name is known"
     if isinstance(error, ClientConnectorError | ClientOSError):
-        number = getattr(error, "os_error", error).errno or 0
+        cause = getattr(error, "os_error", error)
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            # Through a proxy's tunnel it comes as any other fault of a connection.
+            return _distrust(cause)
+        number = cause.errno or 0
         return f"no connection: {os.strerror(number) if number > 0 else 'no server answers'}"
     if isinstance(error, ServerDisconnectedError):
         return "it closed the connection without an answer"

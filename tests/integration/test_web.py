@@ -45,7 +45,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 def site():
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         server.asked, server.url = [], f"http://127.0.0.1:{server.server_address[1]}"
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
         yield server
         server.shutdown()
@@ -234,7 +234,7 @@ def secure(tmp_path):
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         server.socket = context.wrap_socket(server.socket, server_side=True)
         server.asked, server.cert = [], names["cert"]
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
         yield server
         server.shutdown()
@@ -246,7 +246,7 @@ def test_through_a_proxys_tunnel_the_certificate_is_still_the_names(serving, sec
     port = secure.server_address[1]
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Connect) as proxy:
         proxy.asked = []
-        thread = threading.Thread(target=proxy.serve_forever)
+        thread = threading.Thread(target=proxy.serve_forever, daemon=True)
         thread.start()
         web = f"private_host_whitelist: [127.0.0.0/8], proxy: 'http://127.0.0.1:{proxy.server_address[1]}'"
         with serving(config=f"tools: {{web: {{{web}}}}}", SSL_CERT_FILE=secure.cert) as daemon:
