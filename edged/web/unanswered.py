@@ -40,12 +40,7 @@ def why(error: BaseException) -> str:
             return "no name server answers: is the network up?"
         return "no server of this name is known"
     if isinstance(error, ClientConnectorError | ClientOSError):
-        cause = getattr(error, "os_error", error)
-        if isinstance(cause, ssl.SSLCertVerificationError):
-            # Through a proxy's tunnel it comes as any other fault of a connection.
-            return _distrust(cause)
-        number = cause.errno or 0
-        return f"no connection: {os.strerror(number) if number > 0 else 'no server answers'}"
+        return _unconnected(error)
     if isinstance(error, ServerDisconnectedError):
         return "it closed the connection without an answer"
     if isinstance(error, ClientPayloadError):
@@ -53,6 +48,16 @@ def why(error: BaseException) -> str:
     if isinstance(error, ClientResponseError):
         return "its answer is no HTTP"
     return " ".join(str(error).split())[:REASON_MAX] or type(error).__name__
+
+
+def _unconnected(error: ClientConnectorError | ClientOSError) -> str:
+    cause = getattr(error, "os_error", error)
+    for one in (cause, error.__cause__, error.__context__):
+        # Through a proxy's tunnel it comes as any other fault of a connection.
+        if isinstance(one, ssl.SSLCertVerificationError):
+            return _distrust(one)
+    number = cause.errno or 0
+    return f"no connection: {os.strerror(number) if number > 0 else 'no server answers'}"
 
 
 def _distrust(error: BaseException) -> str:
