@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import resource
+import signal
 
 import pytest
 
@@ -87,6 +89,23 @@ def test_where_nothing_was_begun_nothing_is_remembered(folder):
     assert remembered(folder) == []
 
 
+@contextlib.contextmanager
+def full_disk(path):
+    """There is room for ten bytes more: the kernel takes a part of a line first.
+
+    Source: setrlimit(2), RLIMIT_FSIZE: EFBIG.
+    """
+    size = os.stat(path).st_size
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size + 10, hard))
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, before)
+
+
 def test_too_much_is_counted_and_the_end_is_there(folder):
     made = Transcript(folder, head())
     for _ in range(10):
@@ -98,37 +117,18 @@ def test_too_much_is_counted_and_the_end_is_there(folder):
 
 
 def test_on_a_full_disk_the_end_is_tried_and_told(folder):
-    """The kernel takes a part of a line first (setrlimit(2), RLIMIT_FSIZE: EFBIG)."""
-    import signal
-
     made = Transcript(folder, head())
-    size = os.stat(made.path).st_size
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    try:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (size + 10, hard))
+    with full_disk(made.path):
         made.add({"type": "user", "text": "Look around"})
         with pytest.raises(StoreError, match=r"cannot write .*/a1\.jsonl: File too large"):
             made.close(END)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-        signal.signal(signal.SIGXFSZ, before)
     assert remembered(folder) == [(head(), INTERRUPTED)]
 
 
 def test_after_a_line_that_a_full_disk_cut_the_end_is_a_line_of_its_own(folder):
-    import signal
-
     made = Transcript(folder, head())
-    size = os.stat(made.path).st_size
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    try:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (size + 10, hard))
+    with full_disk(made.path):
         made.add({"type": "user", "text": "Look around"})
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-        signal.signal(signal.SIGXFSZ, before)
     made.close(END)
     assert remembered(folder) == [(head(), END)]
 
