@@ -330,15 +330,11 @@ class Shell:
             return mark, profile, workdir, []
         if grants:
             outside += self._outside(script, profile)
-        looked = await asyncio.to_thread(_look_at, outside)
+        looked, there = await asyncio.to_thread(_look_at_all, outside, grants)
         chosen = {
             grant.id: grant
-            for grant in grants
-            if grant.duration == "session"
-            # What is not there, or no longer, is no part of a sandbox; who names it is told.
-            and grant.anchor in ("", grant.path)
-            and is_there(grant)
-            and not self._refused_in(caller, grant)
+            for grant in there
+            if grant.duration == "session" and not self._refused_in(caller, grant)
         }
         links: list[tuple[str, str]] = []
         for seen in looked:
@@ -625,6 +621,15 @@ def _outermost(grants: list[Grant]) -> list[Grant]:
 
 def _look_at(paths: list[str]) -> list[_Seen]:
     return [_look(path) for path in paths]
+
+
+def _look_at_all(paths: list[str], grants: tuple[Grant, ...]) -> tuple[list[_Seen], list[Grant]]:
+    """What is at some paths, and the grants of what is there still; blocks as the disks do.
+
+    What is not there, or no longer, is no part of a sandbox; a command that names it is told.
+    """
+    there = [one for one in grants if one.anchor in ("", one.path) and is_there(one)]
+    return _look_at(paths), there
 
 
 def _look(path: str) -> _Seen:
