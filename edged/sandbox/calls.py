@@ -2,9 +2,10 @@
 
 One JSON object a line: `{"id": 1, "name": "sensor", "arguments": {}}` is answered by
 `{"id": 1, "result": {}}` or `{"id": 1, "error": {"code": "", "message": ""}}`. With
-`"plain": true`, for shells, the answer is `ID ok|error LENGTH` on a line of its own
-and so many bytes of text. An id is a number, or printable ASCII without blanks. Loop
-thread only.
+`"plain": true`, for shells, the answer is `ID ok|error LENGTH` on a line of its own,
+so many bytes of text, and the end of their line: who comes after a reader that was
+killed finds the next answer at the start of a line. Empty lines are passed over. An id
+is a number, or printable ASCII without blanks. Loop thread only.
 
 A tool that writes calls and reads no answers is not read on, and waits.
 """
@@ -98,7 +99,8 @@ async def _lines(loop: asyncio.AbstractEventLoop, end: socket.socket) -> AsyncIt
         at = len(buffer)
         buffer += data
         while (stop := buffer.find(b"\n", at)) >= 0:
-            yield bytes(buffer[:stop])
+            if stop:
+                yield bytes(buffer[:stop])
             del buffer[: stop + 1]
             at = 0
         if len(buffer) > LINE_MAX:
@@ -153,7 +155,7 @@ def _plain(reply: _Reply) -> bytes:
         failed = result.get("is_error") or result.get("isError")
         status, text = "error" if failed else "ok", plain_text(result)
     data = text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace")
-    return f"{reply.id} {status} {len(data)}\n".encode() + data
+    return f"{reply.id} {status} {len(data)}\n".encode() + data + b"\n"
 
 
 def plain_text(result: dict[str, Any]) -> str:

@@ -228,6 +228,9 @@ class Instance:
         self.calls: socket.socket | None = None
         self.pid = 0
         self._nonce = os.urandom(8).hex()
+        # Whoever of the tool's processes renames the link `.free` to its own number may use
+        # the calls descriptor, until it renames it back.
+        self._lock = f"/tmp/.edged-calls-{self._nonce}"  # noqa: S108  as the tool sees it
         self._frames = Frames(self._nonce.encode())
         self._stdout = Output(*_KEPT[job.language])
         self._stderr = Output(*_KEPT_STDERR[job.language])
@@ -297,7 +300,10 @@ class Instance:
     def _launch(self, theirs: list[int], stdio: list[int]) -> None:
         """Spawn bubblewrap, whose first process waits for `_on_info`."""
         profile, machine = self.job.profile, self._machine
-        profile = msgspec.structs.replace(profile, env=self._env(theirs))
+        token = ((f"{self._lock}.free", "token"),) if self.job.calls else ()
+        profile = msgspec.structs.replace(
+            profile, env=self._env(theirs), links=(*profile.links, *token)
+        )
         options = bwrap.arguments(profile, machine.layout, self._open_binds(theirs))
         args = _memory("args", b"".join(option.encode() + b"\0" for option in options), theirs)
         program = seccomp.build(
@@ -325,8 +331,7 @@ class Instance:
         self.calls, end = socket.socketpair()
         self.calls.setblocking(False)
         theirs.append(end.detach())
-        lock = f"/tmp/.edged-calls-{self._nonce}"  # noqa: S108  as the tool sees it
-        own = (("EDGED_CALLS_FD", str(theirs[-1])), ("EDGED_CALLS_LOCK", lock))
+        own = (("EDGED_CALLS_FD", str(theirs[-1])), ("EDGED_CALLS_LOCK", self._lock))
         return (*self.job.profile.env, *own)
 
     @property

@@ -9,6 +9,7 @@ has the sandbox's paths written in its code does not find them. Loop thread only
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
 import signal
 
@@ -50,6 +51,10 @@ class Unconfined(Instance):
         self._open_binds(opened)  # refuses links, and is watched for its growth
         for fd in opened:
             os.close(fd)
+        if self.job.calls:
+            account = self._machine.account
+            os.symlink("token", self._lock + ".free")
+            os.chown(self._lock + ".free", account.uid, account.gid, follow_symlinks=False)
         self._spawn(self._inner(), theirs, stdio, env, host_path(profile.cwd, profile))
 
     def _inner(self) -> list[str]:
@@ -69,6 +74,12 @@ class Unconfined(Instance):
     def processes(self) -> list[int]:
         """The live processes: the host, and what it started."""
         return proc.tree(self.pid) if "init" in self._fds else []
+
+    def _finish(self) -> None:
+        for path in glob.glob(self._lock + ".*"):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
+        super()._finish()
 
     def kill(self) -> None:
         """SIGKILL the process group; what left it is killed by the control group, if any."""

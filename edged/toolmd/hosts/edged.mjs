@@ -39,7 +39,8 @@ export async function call(tool, args = {}) {
   reply.catch(() => {}); // may be rejected before it is awaited
   pump ??= start(descriptor);
   await pump.locked;
-  let data = Buffer.from(`${JSON.stringify({ id, name: tool, arguments: args })}\n`);
+  // The line break before it ends the call of a caller that was killed while it wrote.
+  let data = Buffer.from(`\n${JSON.stringify({ id, name: tool, arguments: args })}\n`);
   while (data.length) data = data.subarray(fs.writeSync(descriptor, data));
   const { error, result } = await reply;
   if (error) throw new ToolError(error.message, error.code);
@@ -54,47 +55,70 @@ export function text(result) {
 
 function start(descriptor) {
   const locked = lock();
-  locked
-    .then(() => receive(descriptor))
-    .catch((error) => {
-      for (const { reject } of waiting.values()) reject(error);
-      waiting.clear();
-    })
-    .finally(() => {
-      pump = null;
-      fs.rmSync(LOCK, { force: true });
-    });
+  locked.then(() => receive(descriptor)).catch((error) => {
+    pump = null;
+    for (const { reject } of waiting.values()) reject(error);
+    waiting.clear();
+  });
   return { locked };
 }
 
+/**
+ * Moves the token to a name of one's own; that of a dead holder is moved back first.
+ * A name is of one process, so whoever comes too late moves nothing.
+ */
 async function lock() {
-  for (;;) {
-    try {
-      fs.symlinkSync(`/proc/${process.pid}`, LOCK);
-      return;
-    } catch (error) {
-      if (error.code !== 'EEXIST') throw error;
-      const held = fs.existsSync(LOCK) || !fs.lstatSync(LOCK, { throwIfNoEntry: false });
-      if (held) await sleep(2);
-      else fs.rmSync(LOCK, { force: true });
+  const slash = LOCK.lastIndexOf('/');
+  const prefix = `${LOCK.slice(slash + 1)}.`;
+  while (!moved('free', process.pid)) {
+    for (const name of fs.readdirSync(LOCK.slice(0, slash))) {
+      const holder = name.slice(prefix.length);
+      if (!name.startsWith(prefix) || holder === 'free' || fs.existsSync(`/proc/${holder}`)) continue;
+      moved(holder, 'free');
     }
+    await sleep(2);
   }
 }
 
+function moved(source, target) {
+  try {
+    fs.renameSync(`${LOCK}.${source}`, `${LOCK}.${target}`);
+    return true;
+  } catch (error) {
+    if (error.code !== 'ENOENT') throw error;
+    return false;
+  }
+}
+
+/** Reads answers until none is awaited; who calls after that starts anew, at once. */
 async function receive(descriptor) {
   const buffer = Buffer.alloc(1 << 16);
   let line = [];
-  while (waiting.size) {
-    const { bytesRead } = await read(descriptor, buffer, 0, buffer.length, null);
-    if (!bytesRead) throw new ToolError('the daemon closed the connection', 'closed');
-    let rest = Buffer.from(buffer.subarray(0, bytesRead));
-    for (let end = rest.indexOf(10); end >= 0; end = rest.indexOf(10)) {
-      const reply = JSON.parse(Buffer.concat([...line, rest.subarray(0, end)]).toString());
-      line = [];
-      rest = rest.subarray(end + 1);
-      waiting.get(reply.id)?.resolve(reply);
-      waiting.delete(reply.id);
+  try {
+    while (waiting.size) {
+      const { bytesRead } = await read(descriptor, buffer, 0, buffer.length, null);
+      if (!bytesRead) throw new ToolError('the daemon closed the connection', 'closed');
+      let rest = Buffer.from(buffer.subarray(0, bytesRead));
+      for (let end = rest.indexOf(10); end >= 0; end = rest.indexOf(10)) {
+        const reply = parsed(Buffer.concat([...line, rest.subarray(0, end)]).toString());
+        line = [];
+        rest = rest.subarray(end + 1);
+        waiting.get(reply?.id)?.resolve(reply);
+        waiting.delete(reply?.id);
+      }
+      line.push(rest);
     }
-    line.push(rest);
+  } finally {
+    pump = null;
+    moved(process.pid, 'free');
+  }
+}
+
+/** Lines that are not JSON are the rest of an answer whose caller was killed. */
+function parsed(line) {
+  try {
+    return JSON.parse(line);
+  } catch {
+    return null;
   }
 }

@@ -132,6 +132,33 @@ async def test_calls_at_once_get_each_its_own_answer(workshop, language: str) ->
     assert daemon.most <= 4
 
 
+IN_TURN = {
+    "python": """
+from edged_tool import call, text
+def execute(c, p): return ' '.join(text(call('sensor', text=str(n))) for n in range(20))
+""",
+    "typescript": """
+import { call, text } from 'edged';
+export async function execute() {
+  const said = [];
+  for (let n = 0; n < 20; n++) said.push(text(await call('sensor', { text: String(n) })));
+  return said.join(' ');
+}
+""",
+    "bash": """
+for n in {0..19}; do said+="$(edged-call sensor text="$n") "; done; echo "${said% }"
+""",
+}
+
+
+@pytest.mark.parametrize("language", IN_TURN)
+async def test_calls_one_after_the_other_are_answered(workshop, language: str) -> None:
+    job = workshop.job(language, IN_TURN[language], calls=True)
+    async with asyncio.timeout(30):
+        outcome = await workshop.pool.call(job, "1", {}, calls_handler=Daemon())
+    assert text(outcome) == " ".join(map(str, range(20)))
+
+
 async def test_programs_of_a_python_tool_can_call_too(workshop) -> None:
     source = """
 import os, subprocess
@@ -141,6 +168,28 @@ def execute(c, p):
 """
     job = workshop.job("python", source, calls=True)
     assert text(await workshop.pool.call(job, "1", {}, calls_handler=Daemon())) == "by a child\n"
+
+
+KILLED = """
+for round in {{1..8}}; do
+  for n in {{1..6}}; do
+    edged-call sensor text="{long}" > /dev/null 2>&1 & killed[n]=$!
+  done
+  for ((i = 0; i < round * 4000; i++)); do :; done
+  for n in {{1..6}}; do kill -9 "${{killed[n]}}"; done
+  for n in {{1..4}}; do edged-call sensor text="$round.$n" & done
+  wait
+done 2> /dev/null | sort -n
+"""
+
+
+async def test_callers_that_are_killed_leave_the_others_their_answers(workshop) -> None:
+    """Wherever it hits them: with the lock, before the answer or in the midst of it."""
+    job = workshop.job("bash", KILLED.format(long="x" * 60_000), calls=True)
+    async with asyncio.timeout(60):
+        outcome = await workshop.pool.call(job, "1", {}, calls_handler=Daemon())
+    expected = sorted((f"{r}.{n}" for r in range(1, 9) for n in range(1, 5)), key=float)
+    assert text(outcome).split() == expected
 
 
 async def test_big_calls_and_answers_pass(workshop) -> None:

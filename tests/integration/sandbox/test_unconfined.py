@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import glob
 import os
 import uuid
 
@@ -44,6 +45,21 @@ async def test_tools_work_with_the_hosts_paths_and_their_own_variables(
         assert text(outcome) == f"é {bare.data} {bare.data}/home False inner"
         assert outcome.warm is warm
         await bare.warm(job)
+
+
+async def test_nothing_is_left_of_a_call_in_the_hosts_tmp(bare) -> None:
+    """Not even of one that was killed while it called another tool."""
+
+    async def inner(name: str, arguments: dict) -> dict:
+        kill = f"kill -9 {arguments['caller']}"
+        assert await (await asyncio.create_subprocess_shell(kill)).wait() == 0
+        return {"content": [{"type": "text", "text": name}]}
+
+    source = "edged-call inner caller=$$; ls $EDGED_CALLS_LOCK*; printf end"
+    job = bare.job("bash", f"bash -c 'echo $EDGED_CALLS_LOCK; {source}'", calls=True)
+    lock = text(await bare.pool.call(job, "1", {}, calls_handler=inner)).split()[0]
+    assert lock.startswith("/tmp/.edged-calls-")
+    await bare.until(lambda: not glob.glob(lock + "*"))
 
 
 async def test_a_tool_does_not_run_as_root(bare, account) -> None:

@@ -42,14 +42,15 @@ def call(tool: str, /, **arguments: object) -> dict:
             f"this tool may not call others: add `calls: [{tool}]` to TOOL.md", "denied"
         )
     request = {"id": time.monotonic_ns(), "name": tool, "arguments": arguments}
-    data = json.dumps(request, allow_nan=False).encode() + b"\n"
+    # The line break before it ends the call of a caller that was killed while it wrote.
+    data = b"\n" + json.dumps(request, allow_nan=False).encode() + b"\n"
     _acquire()
     try:
         while data:
             data = data[os.write(descriptor, data) :]
         reply = _reply(descriptor, request["id"])
     finally:
-        _remove(LOCK)
+        _moved(str(os.getpid()), "free")
     if "error" in reply:
         raise ToolError(reply["error"]["message"], reply["error"]["code"])
     result = reply["result"]
@@ -71,21 +72,25 @@ def text(result: dict) -> str:
 
 
 def _acquire() -> None:
-    """Takes the lock: a link whose target is the holder, so that a dead one is noticed."""
-    while True:
-        try:
-            os.symlink(f"/proc/{os.getpid()}", LOCK)
-            return
-        except FileExistsError:
-            if os.path.islink(LOCK) and not os.path.exists(LOCK):
-                _remove(LOCK)
-            else:
-                time.sleep(0.002)
+    """Moves the token to a name of one's own; that of a dead holder is moved back first.
+
+    A name is of one process, so whoever comes too late moves nothing.
+    """
+    directory, _, prefix = LOCK.rpartition("/")
+    while not _moved("free", str(os.getpid())):
+        for name in os.listdir(directory):
+            start, _, holder = name.rpartition(".")
+            if start == prefix and holder != "free" and not os.path.exists(f"/proc/{holder}"):
+                _moved(holder, "free")
+        time.sleep(0.002)
 
 
-def _remove(path: str) -> None:
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(path)
+def _moved(source: str, target: str) -> bool:
+    try:
+        os.rename(f"{LOCK}.{source}", f"{LOCK}.{target}")
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _reply(descriptor: int, wanted: int) -> dict:
@@ -97,6 +102,8 @@ def _reply(descriptor: int, wanted: int) -> dict:
         data += chunk
         while b"\n" in data:
             line, _, data = data.partition(b"\n")
-            reply = json.loads(line)
-            if reply["id"] == wanted:
-                return reply
+            # Others are answers to callers that were killed, or the rest of one.
+            with contextlib.suppress(ValueError, TypeError, LookupError):
+                reply = json.loads(line)
+                if reply["id"] == wanted:
+                    return reply
