@@ -485,8 +485,7 @@ def test_nothing_acknowledged_is_lost_on_a_full_disk(place, until):  # noqa: F81
         assert {job["id"] for job in place.ask("edged/jobs", limit=1_000)["jobs"]} >= set(kept)
         assert "was broken" not in place.stderr()
     finally:
-        place.process.kill()
-        place.process.wait(BOUND_S)
+        place.kill()
 
 
 def _serves(path, first):

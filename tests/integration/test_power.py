@@ -11,6 +11,7 @@ import json
 import os
 import resource
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -20,6 +21,7 @@ import pytest
 
 from edged.client import SocketClient
 from edged.errors import NoDaemonError, StoreError
+from edged.sandbox import proc
 
 BOUND_S = 30.0
 CALLS = 1_500
@@ -80,6 +82,13 @@ class Place:
         self.process.terminate()
         assert self.process.wait(BOUND_S) == 0, self.stderr()
 
+    def kill(self):
+        """With what it started: a daemon in a mount namespace of its own outlives bwrap."""
+        for pid in proc.tree(self.process.pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.process.wait(BOUND_S)
+
     def client(self):
         return contextlib.closing(SocketClient(self.socket, answer_s=BOUND_S))
 
@@ -129,8 +138,7 @@ def place():
         yield made
     finally:
         if made.process is not None and made.process.poll() is None:
-            made.process.kill()
-            made.process.wait()
+            made.kill()
         shutil.rmtree(folder)
 
 
