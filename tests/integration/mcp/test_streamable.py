@@ -155,10 +155,11 @@ async def opened(more=""):
         async with (
             running(
                 data=data,
-                config="http: {rate: 10000, burst: 10000}\n" + more,
+                config="stop_grace: 100ms\nhttp: {rate: 10000, burst: 10000}\n" + more,
                 tools=[gate.tool, asks],
                 authenticate=identified,
                 clock=clock,
+                sim=False,
             ) as it,
             aiohttp.ClientSession() as http,
         ):
