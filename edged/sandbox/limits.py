@@ -23,6 +23,7 @@ import math
 import os
 import resource
 import signal
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
@@ -51,6 +52,8 @@ _MAIN = "main"
 _CLAIM_TRIES = 3
 _REMOVE_TRIES, _REMOVE_FIRST_S = 9, 0.005
 """A group is busy for some milliseconds after its last process: 5 ms, doubling, 2.6 s in all."""
+_GIVE_BACK_S = 0.3
+"""The longest of such pauses of a daemon that ends, which has nothing else to do."""
 
 _MEMLOCK = 64 * 1024
 _CONTROLLERS = ("memory", "pids", "cpu")
@@ -627,7 +630,11 @@ class _Home(NamedTuple):
     lock: int
 
     def give_back(self, files: Cgroupfs) -> None:
-        _clear(files, self.path)
+        """Kill what is left in it and remove it; what stays busy is for the next sweep."""
+        pause = _REMOVE_FIRST_S
+        while not _clear(files, self.path) and pause < _GIVE_BACK_S:
+            time.sleep(pause)
+            pause *= 2
         os.close(self.lock)
 
 
@@ -716,15 +723,15 @@ def _lock(group: str) -> int:
     return fd
 
 
-def _clear(files: Cgroupfs, home: str) -> None:
-    """Kill all below a group and remove it, as far as it goes at once."""
+def _clear(files: Cgroupfs, home: str) -> bool:
+    """Kill all below a group and remove it, as far as it goes at once; whether it is gone."""
     with contextlib.suppress(FileNotFoundError):
         for name in os.listdir(home):
             group = f"{home}/{name}"
             if os.path.isdir(group):
                 _kill_all(files, group)
                 _removed(files, group)
-    _removed(files, home)
+    return _removed(files, home)
 
 
 def _vacated(files: Cgroupfs, base: str) -> bool:

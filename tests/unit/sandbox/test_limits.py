@@ -11,6 +11,7 @@ import os
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -260,6 +261,28 @@ async def test_group_that_stays_busy_is_given_up_and_swept_later(
     assert sum(pauses) == pytest.approx(2.555)
     (directory / "cgroup.procs").write_text("")
     backend.close()
+    assert not list(unit.glob("edged-*"))
+
+
+def test_a_group_that_is_busy_for_a_moment_is_waited_for_at_the_end(
+    delegated: tuple[Backend, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A killed process leaves its group some milliseconds later; the daemon ends meanwhile."""
+    backend, unit = delegated
+    backend.open("x", Limits())
+    directory = group_of(unit)
+    (directory / "cgroup.kill").unlink()
+    (directory / "cgroup.procs").write_text("4194305")  # above the kernel's highest
+    pauses: list[float] = []
+
+    def left(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 2:
+            (directory / "cgroup.procs").write_text("")
+
+    monkeypatch.setattr(time, "sleep", left)
+    backend.close()
+    assert pauses == [0.005, 0.01]
     assert not list(unit.glob("edged-*"))
 
 
