@@ -478,6 +478,9 @@ class Board:
     async def _close(self) -> None:
         """Outputs to their safe level first, whatever else fails."""
         self._open = False
+        # A measurement may hold the bus of an output for a second.
+        for sensor in self._sensors.values():
+            sensor.cancel()
         failed: list[Exception] = []
         stops: list[Callable[[], Awaitable[None]]] = [
             *(one.stop for one in (*self._lines.values(), *self._loose.held)),

@@ -262,13 +262,16 @@ class Sensor:
         if self._state in {"absent", "lost"} or self.slot.is_gone:
             self._wake.set()
 
+    def cancel(self) -> None:
+        """End what is under way; `stop` waits for it."""
+        for task in self._tasks:
+            task.cancel()
+
     async def stop(self) -> None:
         """End what is under way, and give back what is held."""
-        tasks = tuple(self._tasks)
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        self.cancel()
+        if self._tasks:
+            await asyncio.wait(tuple(self._tasks))
         await self.slot.lose()
 
     def _start(self) -> asyncio.Task[tuple[Reading, ...]]:

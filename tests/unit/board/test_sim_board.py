@@ -13,6 +13,7 @@ from edged.board.scan import scan_board
 from edged.board.sim import sim_board
 from edged.board.sim.greenhouse import DAY_S, TANK_L, Door, Greenhouse, RainGauge, outside_cel, sun
 from edged.bus import SerialSettings, SpiSettings
+from edged.errors import NoDeviceError
 from edged.testing import FakeClock
 
 MIDNIGHT = 1_700_006_400.0
@@ -307,6 +308,32 @@ async def test_at_the_stop_the_pump_stands_and_the_window_is_closed(at):
     async with again:
         it.clock.advance(60)
         assert (await again.read("tank"))[0].value == pytest.approx(0.6, abs=0.001)
+
+
+async def test_at_the_stop_no_output_waits_for_a_measurement_on_its_bus():
+    """The SCD4x keeps the bus to itself for half a second; the pump hangs on it too."""
+    clock, measures = at_hour(10), asyncio.Event()
+    never: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    waits = False
+
+    async def sleep(seconds):
+        if waits:
+            measures.set()
+            await never
+        await clock.sleep(seconds)
+
+    board = sim_board(clock, sleep=sleep)
+    async with asyncio.timeout(20):
+        async with board:
+            await board.act("relays", "set", {"output": "pump", "on": True})
+            chip = board.buses.i2c("i2c-1").targets[0x20]
+            waits = True
+            reading = asyncio.create_task(board.read("air"))
+            await measures.wait()
+            assert chip.level("p0") is False
+        assert chip.level("p0") is True
+        with pytest.raises(NoDeviceError, match="air: the board was closed"):
+            await reading
 
 
 async def test_dry_soil_and_a_hot_greenhouse_are_alarms(at):
