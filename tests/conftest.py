@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 
 import pytest
 from hypothesis import settings
@@ -25,6 +26,9 @@ from edged.testing.clock import FakeClock
 from edged.tokens import Tokens
 from edged.workspace import Workspace
 from edged.workspace.homes import Homes
+
+# Ignored in what a shell starts in the background, and so in all that the tests start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # How long an example takes says how busy the machine is.
 settings.register_profile("edged", deadline=None)
