@@ -206,6 +206,7 @@ export default async function (pi: ExtensionAPI) {
 	let board: Board | undefined;
 	let opening: Promise<Board> | undefined;
 	let listing: Promise<void> | undefined;
+	let next: Promise<void> | undefined;
 	const registered = new Map<string, string>();
 
 	async function fresh(): Promise<Board> {
@@ -247,23 +248,28 @@ export default async function (pi: ExtensionAPI) {
 		});
 	}
 
-	/** Tools that are there now; those that are gone are taken out of the model's sight. */
+	/** Sees to it that the tools are those of now: one that is under way may have asked before. */
 	function list(): Promise<void> {
-		listing ??= connected()
-			.then((to) => to.tools())
-			.then((tools) => {
-				const names = new Set(tools.map((tool) => tool.name));
-				for (const tool of tools) register(tool);
-				const gone = [...registered.keys()].filter((name) => !names.has(name));
-				for (const name of gone) registered.delete(name);
-				if (gone.length) {
-					const away = gone.map(shownName);
-					pi.setActiveTools(pi.getActiveTools().filter((name) => !away.includes(name)));
-				}
-			})
-			.catch((error) => console.error(String(error.message ?? error)))
-			.finally(() => (listing = undefined));
-		return listing;
+		if (listing === undefined) return (listing = read().finally(() => (listing = undefined)));
+		next ??= listing.then(() => ((next = undefined), list()));
+		return next;
+	}
+
+	/** Tools that are there now; those that are gone are taken out of the model's sight. */
+	async function read(): Promise<void> {
+		try {
+			const tools = await (await connected()).tools();
+			const names = new Set(tools.map((tool) => tool.name));
+			for (const tool of tools) register(tool);
+			const gone = [...registered.keys()].filter((name) => !names.has(name));
+			for (const name of gone) registered.delete(name);
+			if (gone.length) {
+				const away = gone.map(shownName);
+				pi.setActiveTools(pi.getActiveTools().filter((name) => !away.includes(name)));
+			}
+		} catch (error: any) {
+			console.error(String(error.message ?? error));
+		}
 	}
 
 	await list();

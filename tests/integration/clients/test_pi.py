@@ -194,6 +194,57 @@ async def test_a_tool_that_is_found_can_be_called(folder, tmp_path):
     assert "memory" in json.dumps(told[2])
 
 
+CHANGING = """
+import json, sys
+
+def say(message):
+    print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
+
+def tools(*names):
+    schema = {"type": "object"}
+    return {"tools": [{"name": name, "description": name, "inputSchema": schema} for name in names]}
+
+lists, held = 0, None
+for line in sys.stdin:
+    message = json.loads(line)
+    number, method = message.get("id"), message["method"]
+    if method == "initialize":
+        say({"id": number, "result": {"protocolVersion": "2025-11-25", "capabilities": {}}})
+    elif method == "tools/list":
+        lists += 1
+        if lists == 1:
+            say({"id": number, "result": tools("tool_search_tool_x")})
+            say({"method": "notifications/tools/list_changed"})
+        elif lists == 2:
+            held = number
+        else:
+            say({"id": number, "result": tools("tool_search_tool_x", "found")})
+    elif method == "tools/call":
+        say({"id": number, "result": {"content": [{"type": "text", "text": "yes"}]}})
+        if held is not None:
+            say({"id": held, "result": tools("tool_search_tool_x")})
+            held = None
+"""
+
+
+async def test_a_list_that_was_asked_for_before_a_search_hides_nothing(folder, tmp_path):
+    """The server answers it after the search, as a busy board may."""
+    server = Path(folder) / "changing.py"
+    server.write_text(CHANGING)
+    find = ("tool_search_tool_x", {})
+    async with scripted(find, "Done.", ("found", {}), "Again.") as model:
+        out, err = await ask_pi(
+            tmp_path,
+            model,
+            f"{folder}/none.sock",
+            "x",
+            "y",
+            EDGED_MCP=f"{sys.executable} {server}",
+        )
+    assert out.strip() == "Again.", err
+    assert "found" in {tool["function"]["name"] for tool in model.asked[2]["tools"]}
+
+
 async def test_without_a_daemon_pi_works_and_says_why_there_are_no_tools(folder, tmp_path):
     async with scripted("Hello.") as model:
         out, err = await ask_pi(tmp_path, model, f"{folder}/none.sock", "x")
