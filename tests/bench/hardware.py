@@ -88,6 +88,9 @@ def tell_reads(table: Table, where: str, p50: dict[str, float]) -> None:
         table.note(f"{call} read less an echo, to smbus2 without a thread: {ratio:.2f}")
         ratio = (p50[call] - p50["kept"]) / p50[f"{bus}, on a thread"]
         table.row(f"{call} read less a call, to smbus2 on a thread", ratio, at_most=1.15)
+    own = (p50["floor"] - p50["floor's echo"]) / p50["register"]
+    table.note(f"the same of the least server that reads on a thread: {own:.2f}")
+    table.row("i2c read, to that server's", p50["i2c"] / p50["floor"], at_most=1.15)
     table.note(f"8 reads in flight, to smbus2 in a loop: {p50['of many'] / p50['in a loop']:.2f}")
 
 

@@ -14,13 +14,14 @@ import json
 import random
 import statistics
 import sys
+import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 
 from smbus2 import SMBus, i2c_msg
 
 from tests.bench.board import places
-from tests.bench.load import Lines, connect
+from tests.bench.load import Lines, connect, running
 
 ADDRESS = 0x48
 TEMPERATURE, CONFIGURATION = 0x00, 0x01
@@ -51,13 +52,16 @@ def chip(bus: SMBus, address: int = ADDRESS) -> bytes:
 class Reader:
     """Does one thing at a time, in each way, and takes its time."""
 
-    def __init__(self, client: Lines, bus: int) -> None:
+    def __init__(self, client: Lines, floor: Lines, bus: int) -> None:
         self.client = client
+        self.floor = floor
         self.bus = SMBus(bus)
         self.thread = ThreadPoolExecutor(1)
         self.ways = {
             **{name: self._call(*call) for name, call in CALLS.items()},
             "i2c": self._call("i2c", READ | {"bus": bus}),
+            "floor": self._floor("read"),
+            "floor's echo": self._floor("echo"),
             "register": self._register,
             "chip": self._chip,
             "register, on a thread": self._register_on_a_thread,
@@ -70,6 +74,13 @@ class Reader:
             assert b"15 80" in line or b"21.5" in line, line
 
         return call
+
+    def _floor(self, method):
+        async def ask():
+            line = await self.floor.ask(method, CALLS["echo"][1])
+            assert b"15 80" in line, line
+
+        return ask
 
     async def _register(self):
         assert register(self.bus, TEMPERATURE, 2) == CEL_21_5
@@ -121,7 +132,14 @@ class Reader:
 async def read(path: str, bus: int) -> dict[str, float]:
     client = await connect(path)
     await client.initialize()
-    reader = Reader(client, bus)
+    with tempfile.TemporaryDirectory() as directory:
+        at = f"{directory}/floor.sock"
+        argv = [sys.executable, "-m", "tests.bench.bus_floor", at, str(bus)]
+        with running(argv, cpu=None):
+            return await _best(Reader(client, await connect(at), bus))
+
+
+async def _best(reader: Reader) -> dict[str, float]:
     # A chip's first temperature is there some time after its start.
     while register(reader.bus, TEMPERATURE, 2) != CEL_21_5:
         await asyncio.sleep(0.1)
@@ -143,7 +161,8 @@ def pace(seconds: float) -> float:
     return (time.process_time() - before) / (time.monotonic() - begun)
 
 
-if sys.argv[1] == "--pace":
-    print(json.dumps(pace(float(sys.argv[2]))))
-else:
-    print(json.dumps(asyncio.run(read(sys.argv[1], int(sys.argv[2])))))
+if __name__ == "__main__":
+    if sys.argv[1] == "--pace":
+        print(json.dumps(pace(float(sys.argv[2]))))
+    else:
+        print(json.dumps(asyncio.run(read(sys.argv[1], int(sys.argv[2])))))
