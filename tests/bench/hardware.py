@@ -75,6 +75,9 @@ def _reads(table: Table, directory: str, env: dict[str, str]) -> None:
     with running(edged(directory, config), cpu=None, env=env):
         p50 = _measured(env, f"{directory}/edged.sock", "1")
     tell_reads(table, "at 100 kHz on umockdev", p50)
+    # Here alone: an emulated processor is ten times slower, an emulated bus is not.
+    ratio = p50["i2c"] / p50["floor"]
+    table.row("i2c read, to the least server's with a thread", ratio, at_most=1.15)
 
 
 def tell_reads(table: Table, where: str, p50: dict[str, float]) -> None:
@@ -90,7 +93,6 @@ def tell_reads(table: Table, where: str, p50: dict[str, float]) -> None:
         table.row(f"{call} read less a call, to smbus2 on a thread", ratio, at_most=1.15)
     own = (p50["floor"] - p50["floor's echo"]) / p50["register"]
     table.note(f"the same of the least server that reads on a thread: {own:.2f}")
-    table.row("i2c read, to that server's", p50["i2c"] / p50["floor"], at_most=1.15)
     table.note(f"8 reads in flight, to smbus2 in a loop: {p50['of many'] / p50['in a loop']:.2f}")
 
 
