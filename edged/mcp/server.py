@@ -89,7 +89,9 @@ class _Any(msgspec.Struct, gc=False):
     meta: Meta = msgspec.field(name="_meta", default=NO_META)
 
 
-class _CallParams(msgspec.Struct, gc=False):
+class CallParams(msgspec.Struct, gc=False):
+    """The params of a tools/call."""
+
     name: str
     arguments: msgspec.Raw = msgspec.Raw()
     meta: Meta = msgspec.field(name="_meta", default=NO_META)
@@ -100,10 +102,30 @@ class _CallParams(msgspec.Struct, gc=False):
 class _CallLine(msgspec.Struct, gc=False):
     """A whole tools/call, for the one decode of the hot path."""
 
-    params: _CallParams
+    params: CallParams
     id: msgspec.Raw
     jsonrpc: str = ""
     method: str = ""
+
+    @property
+    def usual_id(self) -> bytes:
+        """Its id, where that is the usual one: a number from 0; else nothing."""
+        raw_id = bytes(self.id)
+        usual = (
+            raw_id.isdigit()
+            and len(raw_id) <= jsonrpc.ID_MAX
+            and self.jsonrpc == "2.0"
+            and self.method == "tools/call"
+        )
+        return raw_id if usual else b""
+
+
+class _BareParams(CallParams, gc=False, forbid_unknown_fields=True):
+    pass
+
+
+class _BareLine(_CallLine, gc=False, forbid_unknown_fields=True):
+    params: _BareParams
 
 
 class _UsualMeta(msgspec.Struct, gc=False):
@@ -152,7 +174,8 @@ def _asker() -> type[Asker]:
 
 _any = msgspec.json.Decoder(_Any).decode
 _call_line = msgspec.json.Decoder(_CallLine).decode
-_call_params = msgspec.json.Decoder(_CallParams).decode
+_bare_line = msgspec.json.Decoder(_BareLine).decode
+_call_params = msgspec.json.Decoder(CallParams).decode
 _encode = msgspec.json.Encoder().encode
 _CALL = b'"tools/call"'
 
@@ -259,16 +282,10 @@ class Connection:
             request = _call_line(line)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return False
-        raw_id = bytes(request.id)
-        plain = (
-            raw_id.isdigit()
-            and len(raw_id) <= jsonrpc.ID_MAX
-            and request.jsonrpc == "2.0"
-            and request.method == "tools/call"
-        )
-        if plain:
-            self._tools_call(raw_id, request.params)
-        return plain
+        raw_id = request.usual_id
+        if raw_id:
+            self.call(raw_id, request.params)
+        return bool(raw_id)
 
     def close(self) -> None:
         """The connection is gone: cancel its calls, and let go of who made it."""
@@ -526,9 +543,10 @@ class Connection:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             self._refuse(raw_id, _InUseError(raw_id) if self.is_open(raw_id) else error)
         else:
-            self._tools_call(raw_id, params)
+            self.call(raw_id, params)
 
-    def _tools_call(self, raw_id: bytes, params: _CallParams) -> None:
+    def call(self, raw_id: bytes, params: CallParams) -> None:
+        """Begin a tools/call."""
         # The hot path: as `_handle` and `_attempt`, without their closures.
         try:
             if self.is_open(raw_id):
@@ -542,7 +560,7 @@ class Connection:
         except Exception as error:  # noqa: BLE001  a fault of edged ends no connection
             self._refuse(raw_id, error)
 
-    def _start(self, raw_id: bytes, params: _CallParams, modern: bool) -> None:
+    def _start(self, raw_id: bytes, params: CallParams, modern: bool) -> None:
         meta = params.meta
         caller = self.identity if modern else self.caller
         if meta.channel or meta.chat_id:
@@ -573,7 +591,7 @@ class Connection:
             client.defer_after(TASK_S)
         call.when_done(lambda done: self._ended(raw_id, done, client, modern))
 
-    def _client(self, raw_id: bytes, params: _CallParams, modern: bool) -> Asker:
+    def _client(self, raw_id: bytes, params: CallParams, modern: bool) -> Asker:
         """What a call may tell and ask beside its result."""
         subject = "tools/call", params.name, bytes(params.arguments)
         client = _asker()(self, raw_id, params.meta, subject, modern=modern)
@@ -704,6 +722,16 @@ class Connection:
             self.send(jsonrpc.notification("edged/gap", {"lost": self._lost_events}))
             self._lost_events = 0
         self.send(jsonrpc.notification(method, item))
+
+
+def bare_call(line: bytes) -> tuple[bytes, CallParams] | None:
+    """The id and params of a tools/call with the usual id and nothing else; by one decode."""
+    try:
+        request = _bare_line(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    raw_id = request.usual_id
+    return (raw_id, request.params) if raw_id else None
 
 
 def _unheard(line: bytes, about: bytes = b"", ends: int | None = None, /) -> None:

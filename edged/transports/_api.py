@@ -13,7 +13,7 @@ import re
 import socket
 import traceback
 from collections.abc import Mapping
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import msgspec
 from aiohttp.http import HttpVersion11
@@ -50,9 +50,13 @@ from edged.transports._openapi import (
     ProblemFault,
     Route,
 )
+from edged.transports._plain import Plain, plain
 from edged.transports._streams import Stream
 from edged.transports.unix import caller_of, peer_uid
 from edged.wording import faulted
+
+if TYPE_CHECKING:
+    from edged.transports._quick import Quick
 
 T = TypeVar("T")
 
@@ -126,16 +130,42 @@ def internal(error: Exception, where: str) -> Refusal:
     return Refusal(500, "internal", title, "a fault inside edged; its log says what happened")
 
 
-class Request:
-    """One request that passed the door, for its handler.
+COMMON = {
+    "Server": "edged",
+    "Cache-Control": "no-store",
+    "X-Content-Type-Options": "nosniff",
+}
+"""Headers of every response."""
+
+
+class Sender:
+    """Who sent a request that passed the door, and what its head says.
 
     Attributes:
         api: the door.
         caller: who calls.
+    """
+
+    __slots__ = ("_headers", "api", "caller")
+
+    def __init__(self, api: Api, caller: Caller, headers: Mapping[str, str]) -> None:
+        self.api = api
+        self.caller = caller
+        self._headers = headers
+
+    def header(self, name: str) -> str:
+        """A header, or an empty string."""
+        return self._headers.get(name, "")
+
+
+class Request(Sender):
+    """One request that passed the door, for its handler.
+
+    Attributes:
         params: segments of the path by name.
     """
 
-    __slots__ = ("_common", "_raw", "api", "caller", "params")
+    __slots__ = ("_common", "_raw", "params")
 
     def __init__(
         self,
@@ -145,8 +175,7 @@ class Request:
         params: dict[str, str],
         common: dict[str, str],
     ) -> None:
-        self.api = api
-        self.caller = caller
+        super().__init__(api, caller, raw.headers)
         self.params = params
         self._raw = raw
         self._common = common
@@ -160,10 +189,6 @@ class Request:
     def is_head(self) -> bool:
         """Whether only the headers are asked for."""
         return self._raw.method == "HEAD"
-
-    def header(self, name: str) -> str:
-        """A header, or an empty string."""
-        return self._raw.headers.get(name, "")
 
     def query(self, name: str) -> str | None:
         """A query parameter."""
@@ -179,7 +204,7 @@ class Request:
 
     def header_number(self, name: str, default: int, highest: int) -> int:
         """Likewise a header."""
-        return self._number(name, self._raw.headers.get(name), default, highest)
+        return self._number(name, self._headers.get(name), default, highest)
 
     @staticmethod
     def _number(name: str, text: str | None, default: int, highest: int) -> int:
@@ -258,7 +283,12 @@ class Api:
     """The HTTP side of the daemon."""
 
     def __init__(
-        self, control: Control, config: Config, timing: Timing, routes: tuple[Route, ...]
+        self,
+        control: Control,
+        config: Config,
+        timing: Timing,
+        routes: tuple[Route, ...],
+        quick: type[Quick],
     ) -> None:
         self.control = control
         self.timing = timing
@@ -271,6 +301,7 @@ class Api:
         """MCP's (`edged.transports._mcp.Sessions`); None until there is one."""
         self.max_calls = config.socket.max_calls
         """Calls in flight of one MCP session, as of one connection to the socket."""
+        self._quick = quick
         self._config = config
         self._max_body = size(config.http.max_body)
         self._hosts = frozenset(name.lower() for name in config.http.hosts)
@@ -278,7 +309,7 @@ class Api:
         self._server = Server(self._serve, handler_cancellation=True)
         limit = config.http.max_connections
         self._places = Places(limit, limit // 4)
-        self._strangers: dict[_Connection, None] = {}
+        self._strangers: dict[Link, None] = {}
         """Connections on which nobody has said yet who they are, the oldest first."""
         control.tokens.on_revoke.append(self._revoked)
 
@@ -289,7 +320,8 @@ class Api:
 
     def connection(self) -> asyncio.Protocol:
         """The protocol of one new connection."""
-        connection = _Connection(
+        connection = Link(
+            self,
             self._strangers,
             self._places,
             self._server,
@@ -320,7 +352,7 @@ class Api:
         if self.sessions is not None:
             self.sessions.end_of(peer)
         self.control.dispatcher.end_calls(peer)
-        for connection in tuple(cast("list[_Connection]", self._server.connections)):
+        for connection in tuple(cast("list[Link]", self._server.connections)):
             seat, transport = connection.seat, connection.transport
             if transport is not None and seat is not None and seat.key == peer:
                 transport.abort()
@@ -372,12 +404,12 @@ class Api:
         return TooLargeError(f"the body is over {self._max_body} bytes (http.max_body)")
 
     async def _serve(self, raw: BaseRequest) -> StreamResponse:
-        common = {
-            "Server": "edged",
-            "Cache-Control": "no-store",
-            "X-Content-Type-Options": "nosniff",
-        }
+        common = dict(COMMON)
+        begun = cast("Link", raw.protocol).take_begun()
         try:
+            if begun is not None:
+                # The door was passed when it came.
+                return await begun.go_on(Request(self, raw, begun.sender.caller, {}, common))
             return await self._answer(raw, common)
         except (Refusal, EdgedError) as error:
             return problem(error, common)
@@ -400,11 +432,12 @@ class Api:
             return await _run(route, Request(self, raw, nobody, params, common))
         if raw.transport is None:
             raise ConnectionResetError
-        self._check_host(raw)
-        if self._check_origin(raw, common) and method == "OPTIONS":
+        connection = cast("Link", raw.protocol)
+        self._check_host(raw.headers, connection)
+        if self._check_origin(raw.headers, common) and method == "OPTIONS":
             return _preflight(methods, common)
-        caller, key = self._identify(raw, raw.transport.get_extra_info("socket"))
-        self._admit(raw, caller, key)
+        caller, key = self._identify(raw.headers, connection)
+        self._admit(connection, caller, key)
         self._rates.take(key)
         if not methods:
             raise Refusal(
@@ -422,13 +455,37 @@ class Api:
         _check_query(route, raw)
         return await _run(route, Request(self, raw, caller, params, common))
 
-    def _admit(self, raw: BaseRequest, caller: Caller, key: str) -> None:
+    def begin(self, connection: Link, request: Plain) -> bool:
+        """Begin what a plain request asks for, the quick way.
+
+        Returns:
+            False where that cannot be, or is refused: nothing was begun, and nothing counted.
+        """
+        headers = request.headers
+        if (
+            headers.get("Mcp-Method") != "tools/call"
+            or "Origin" in headers
+            or len(request.body) > self._max_body
+        ):
+            return False
+        try:
+            self._check_host(headers, connection)
+            caller, key = self._identify(headers, connection)
+            if connection.seat != (key, caller.is_owner):
+                return False
+            quick = self._quick(connection, Sender(self, caller, headers), request)
+            self._rates.take(key)
+        except Exception:  # noqa: BLE001  whatever it is, aiohttp's way comes to it and tells it
+            return False
+        quick.begin()
+        return True
+
+    def _admit(self, connection: Link, caller: Caller, key: str) -> None:
         """Give the connection a place of its caller's, or end it.
 
         Raises:
             Refusal: the caller holds as many as one may.
         """
-        connection = cast("_Connection", raw.protocol)
         who = _Seat(key, caller.is_owner)
         if connection.seat == who:
             return
@@ -445,17 +502,17 @@ class Api:
         connection.seat = who
         self._strangers.pop(connection, None)
 
-    def _check_host(self, raw: BaseRequest) -> None:
+    def _check_host(self, headers: Mapping[str, str], connection: Link) -> None:
         """Refuse other names for this address: a web page may have made them up.
 
         Source: DNS rebinding; the browser sends the name that the page was loaded by.
         """
-        host = raw.headers.get("Host", "").lower()
+        host = headers.get("Host", "").lower()
         match = _HOST.fullmatch(host)
         name = match[1] if match else ""
         if name in _LOOPBACK or name in self._hosts or host in self._hosts:
             return
-        address = raw.transport.get_extra_info("sockname") if raw.transport else None
+        address = connection.sockname
         if isinstance(address, tuple):
             own = str(address[0])
             if name and name.strip("[]") == own:
@@ -463,9 +520,9 @@ class Api:
         detail = f"the host {host[:80]!r} is not served here: add it to http.hosts"
         raise Refusal(403, "denied", WIRE["denied"].title, detail)
 
-    def _check_origin(self, raw: BaseRequest, common: dict[str, str]) -> bool:
+    def _check_origin(self, headers: Mapping[str, str], common: dict[str, str]) -> bool:
         """Refuse requests of foreign web pages; whether a configured one asks."""
-        origin = raw.headers.get("Origin")
+        origin = headers.get("Origin")
         if origin is None:
             return False
         if origin in self._config.http.origins:
@@ -474,30 +531,30 @@ class Api:
             common["Vary"] = "Origin"
             return True
         # A page of this very listener: its host was found good.
-        if origin.lower().partition("://")[2] == raw.headers.get("Host", "").lower():
+        if origin.lower().partition("://")[2] == headers.get("Host", "").lower():
             return False
         detail = f"the origin {origin[:80]!r} may not use this API: add it to http.origins"
         raise Refusal(403, "denied", WIRE["denied"].title, detail)
 
-    def _identify(self, raw: BaseRequest, sock: socket.socket) -> tuple[Caller, str]:
+    def _identify(self, headers: Mapping[str, str], connection: Link) -> tuple[Caller, str]:
         """Who calls, and the key of the rate that it has used."""
-        session, channel, chat_id = (_short(raw, name) for name in HEADERS)
-        if sock.family == socket.AF_UNIX:
-            caller = caller_of(peer_uid(sock), self._config, "http")
+        session, channel, chat_id = [_short(headers, name) for name in HEADERS]
+        if connection.local is not None:
+            caller = caller_of(peer_uid(connection.local), self._config, "http")
             caller = msgspec.structs.replace(
                 caller, session=session, channel=channel, chat_id=chat_id
             )
             return caller, caller.peer
         if self.control.authenticate is not None:
-            found = self.control.authenticate(raw.headers)
+            found = self.control.authenticate(headers)
             if found is None:
                 raise UnauthenticatedError("the program that runs edged does not know you")
             found = msgspec.structs.replace(
                 found, session=session, channel=channel, chat_id=chat_id
             )
             return found, found.who
-        given = raw.headers.get("Authorization", "")
-        tokens, connection = self.control.tokens, cast("_Connection", raw.protocol)
+        given = headers.get("Authorization", "")
+        tokens = self.control.tokens
         known = connection.known
         if known is not None and known[:2] == (given, tokens.version):
             # The same words on the same connection: no need to look again.
@@ -530,21 +587,66 @@ class _Seat(NamedTuple):
     is_owner: bool
 
 
-class _Connection(RequestHandler):
-    """aiohttp's connection, with its place and edged's words for what is no HTTP."""
+_IS_KNOWN = all(
+    hasattr(RequestHandler, name)
+    for name in (
+        "_close",
+        "_force_close",
+        "_keepalive_timeout",
+        "_messages",
+        "_next_keepalive_close_time",
+        "_paused",
+        "_process_keepalive",
+        "_waiter",
+    )
+)
+"""Whether this aiohttp keeps its state as `Link` looks at it: else nothing goes the quick way."""
 
-    __slots__ = ("_places", "_strangers", "known", "seat")
+
+class Link(RequestHandler):
+    """aiohttp's connection, with its place, the quick way, and edged's words for no HTTP.
+
+    A chunk that is one plain request, on a connection where nothing goes on, is not shown to
+    aiohttp as long as it can be answered without (`_quick`). Once it was shown anything else,
+    aiohttp's parser may be in the middle of something: from then on it gets all.
+    """
+
+    __slots__ = (
+        "_api",
+        "_begun",
+        "_is_between",
+        "_places",
+        "_strangers",
+        "known",
+        "local",
+        "seat",
+        "under_way",
+    )
 
     def __init__(
-        self, strangers: dict[_Connection, None], places: Places, *args: Any, **kw: Any
+        self,
+        api: Api,
+        strangers: dict[Link, None],
+        places: Places,
+        *args: Any,
+        **kw: Any,
     ) -> None:
         super().__init__(*args, **kw)
+        self._api = api
         self._strangers = strangers
         self._places = places
         self.known: tuple[str, int, Token] | None = None
         """The last `Authorization` that was good, with the tokens' version, and its token."""
         self.seat: _Seat | None = None
         """Whose place it has; None until someone said who they are."""
+        self.local: socket.socket | None = None
+        """The socket, where it is a Unix one."""
+        self.under_way: Quick | None = None
+        """A request that goes the quick way and is not answered yet."""
+        self._begun: Quick | None = None
+        """What aiohttp's handler is to go on with."""
+        self._is_between = _IS_KNOWN
+        """Whether aiohttp's parser has seen whole requests alone."""
 
     def stand_up(self) -> None:
         """Give its place back."""
@@ -552,10 +654,74 @@ class _Connection(RequestHandler):
             self._places.leave(self.seat.key, owner=self.seat.is_owner)
             self.seat = None
 
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        sock = transport.get_extra_info("socket")
+        self.local = sock if sock.family == socket.AF_UNIX else None
+        super().connection_made(transport)
+
     def connection_lost(self, exc: BaseException | None) -> None:
         self._strangers.pop(self, None)
         self.stand_up()
+        for quick in (self.under_way, self._begun):
+            if quick is not None:
+                quick.close()
+        self.under_way = self._begun = None
         super().connection_lost(exc)
+
+    # The quick way ------------------------------------------------------------------------
+
+    def data_received(self, data: bytes) -> None:
+        if self.under_way is not None:
+            # More than one request at a time is aiohttp's to put in order.
+            self._is_between = False
+            self.hand_over()
+        elif self._is_between and data:
+            request = plain(data)
+            if request is None or not self._is_idle:
+                self._is_between = False
+            elif self._api.begin(self, request):
+                return
+        super().data_received(data)
+
+    @property
+    def _is_idle(self) -> bool:
+        """Whether aiohttp waits for a request, and the peer has taken all answers."""
+        waiter = self._waiter
+        return (
+            waiter is not None
+            and not waiter.done()
+            and not (self._messages or self._paused or self._close or self._force_close)
+        )
+
+    def answer(self, data: bytes) -> None:
+        """Write the answer of what is under way, and be ready for the next request."""
+        self.under_way = None
+        assert self.transport is not None  # noqa: S101  `connection_lost` ends what is under way
+        self.transport.write(data)
+        self._next_keepalive_close_time = self._loop.time() + self._keepalive_timeout
+
+    def hand_over(self) -> None:
+        """Give the request that is under way to aiohttp, whose handler goes on with it."""
+        begun, self.under_way = self.under_way, None
+        if begun is not None:
+            begun.leave()
+            self._begun = begun
+            super().data_received(begun.data)
+
+    def take_begun(self) -> Quick | None:
+        """What was begun for the request that is handled now."""
+        begun, self._begun = self._begun, None
+        return begun
+
+    def close(self) -> None:
+        # aiohttp waits for what it has, and for nothing else.
+        self.hand_over()
+        super().close()
+
+    def _process_keepalive(self) -> None:
+        # A connection with a request is none that idles.
+        self.hand_over()
+        super()._process_keepalive()
 
     def handle_error(
         self,
@@ -618,8 +784,8 @@ def _fields(kind: Any) -> str:
     return ", ".join(names) + hint
 
 
-def _short(raw: BaseRequest, name: str) -> str:
-    value = raw.headers.get(name, "")
+def _short(headers: Mapping[str, str], name: str) -> str:
+    value = headers.get(name, "")
     if len(value) > HEADER_MAX or not value.isprintable():
         reason = f"must be at most {HEADER_MAX} printable characters"
         raise InvalidArgumentsError([Fault(name, reason)])

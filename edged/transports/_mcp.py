@@ -13,7 +13,7 @@ import asyncio
 import binascii
 import secrets
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
 import msgspec
@@ -23,7 +23,7 @@ from edged import jsonrpc
 from edged.errors import WIRE, BusyError, Fault, InvalidArgumentsError, RemoteProtocolError
 from edged.identity import Caller
 from edged.mcp.notices import Notices
-from edged.mcp.server import Connection, is_modern
+from edged.mcp.server import CallParams, Connection, is_modern
 from edged.mcp.types import (
     HEADER_MISMATCH,
     LEGACY,
@@ -35,7 +35,7 @@ from edged.mcp.types import (
     Meta,
     UnsupportedVersionError,
 )
-from edged.transports._api import Api, Refusal, Request
+from edged.transports._api import Api, Refusal, Request, Sender
 from edged.transports._limits import OWNERS_PLACES, Places
 from edged.transports._openapi import (
     EVENTS,
@@ -85,7 +85,7 @@ _NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"} 
 )
 """What `Mcp-Name` repeats."""
 
-_STATUS = {
+STATUS = {
     jsonrpc.METHOD_NOT_FOUND: 404,
     jsonrpc.PARSE_ERROR: 400,
     jsonrpc.INVALID_REQUEST: 400,
@@ -127,7 +127,7 @@ class _MismatchError(RemoteProtocolError):
 # Streams ----------------------------------------------------------------------------------
 
 
-class _Flow:
+class Flow:
     """What goes out for one request, or for a session at large.
 
     Attributes:
@@ -135,9 +135,10 @@ class _Flow:
         waiting: events that were not written yet, with their numbers.
         size: bytes of them.
         is_lost: nobody can ask for it any more.
+        told: called when it has something, or is lost.
     """
 
-    __slots__ = ("_wake", "code", "is_lost", "number", "reader", "size", "waiting")
+    __slots__ = ("_wake", "code", "is_lost", "number", "reader", "size", "told", "waiting")
 
     def __init__(self, number: int = 0) -> None:
         self.number = number
@@ -146,6 +147,7 @@ class _Flow:
         self.size = 0
         self.is_lost = False
         self.reader: Stream | None = None
+        self.told: Callable[[], None] | None = None
         self._wake: asyncio.Event | None = None
 
     def put(self, line: bytes, ends: int | None, event: int = 0) -> None:
@@ -172,6 +174,8 @@ class _Flow:
             self._wake.set()
         if self.reader is not None:
             self.reader.poke()
+        if self.told is not None:
+            self.told()
 
     def take(self) -> tuple[int, bytes]:
         """The event that waits longest."""
@@ -204,7 +208,7 @@ class _Events:
     def __init__(
         self,
         request: Request,
-        flow: _Flow,
+        flow: Flow,
         connection: Connection,
         session: _Session | None = None,
     ) -> None:
@@ -286,14 +290,14 @@ class _Session:
         self.posts = 0
         """Requests that are being answered."""
         self.used = 0.0
-        self.general = _Flow()
-        self.flows: dict[bytes, _Flow] = {}
+        self.general = Flow()
+        self.flows: dict[bytes, Flow] = {}
         self._numbers = 0
         self._kept: deque[tuple[int, int, bytes]] = deque()
         self._kept_bytes = 0
-        self._undelivered: dict[int, _Flow] = {}
+        self._undelivered: dict[int, Flow] = {}
         """By number; those whose stream was cut are in `_cut_off` too."""
-        self._cut_off: dict[int, _Flow] = {}
+        self._cut_off: dict[int, Flow] = {}
         self.connection = Connection(
             sessions.control, caller, self._send, congested=self._is_behind
         )
@@ -318,10 +322,10 @@ class _Session:
         own = self.caller
         return (own.user, own.role, own.peer) == (caller.user, caller.role, caller.peer)
 
-    def flow(self, raw_id: bytes) -> _Flow:
+    def flow(self, raw_id: bytes) -> Flow:
         """Where what belongs to a request goes."""
         self._numbers += 1
-        flow = self.flows[raw_id] = self._undelivered[self._numbers] = _Flow(self._numbers)
+        flow = self.flows[raw_id] = self._undelivered[self._numbers] = Flow(self._numbers)
         return flow
 
     def _send(self, line: bytes, about: bytes = b"", ends: int | None = None, /) -> None:
@@ -333,14 +337,14 @@ class _Session:
         if flow.number in self._cut_off:
             self._sessions.bound()
 
-    def keep(self, flow: _Flow, event: int, line: bytes) -> None:
+    def keep(self, flow: Flow, event: int, line: bytes) -> None:
         """It goes out now, and may have to go out again."""
         self._kept.append((flow.number, event, line))
         self._kept_bytes += len(line)
         while len(self._kept) > KEPT or self._kept_bytes > KEPT_BYTES:
             self._kept_bytes -= len(self._kept.popleft()[2])
 
-    def left(self, flow: _Flow) -> None:
+    def left(self, flow: Flow) -> None:
         """Its stream is over; what it still has to say waits to be asked for."""
         if flow.number == 0 or flow.reader is not None:
             return
@@ -354,17 +358,17 @@ class _Session:
             self._sessions.bound()
 
     @property
-    def cut_off(self) -> Iterable[_Flow]:
+    def cut_off(self) -> Iterable[Flow]:
         """What waits to be asked for."""
         return self._cut_off.values()
 
-    def lose(self, flow: _Flow) -> None:
+    def lose(self, flow: Flow) -> None:
         """It cannot be asked for any more."""
         self._cut_off.pop(flow.number, None)
         self._undelivered.pop(flow.number, None)
         flow.lose()
 
-    def resume(self, mark: str) -> tuple[_Flow, list[tuple[int, bytes]]] | None:
+    def resume(self, mark: str) -> tuple[Flow, list[tuple[int, bytes]]] | None:
         """The flow of an event, and what of it came after that event."""
         number, _, event = mark.partition("-")
         if not (number.isascii() and number.isdigit() and event.isascii() and event.isdigit()):
@@ -373,7 +377,7 @@ class _Session:
             return None
         flow = self.general
         if int(number):
-            ended = _Flow(int(number))
+            ended = Flow(int(number))
             ended.code = 0
             flow = self._undelivered.get(int(number), ended)
             self._cut_off.pop(flow.number, None)
@@ -563,15 +567,7 @@ async def _stateless(
     if not message.id:
         # The stateless revision has no notification that would change anything.
         return request.empty(202)
-    flow = _Flow()
-    # What a session is to others is the identity here (contract, section 4).
-    caller = msgspec.structs.replace(request.caller, session="")
-    connection = Connection(
-        request.api.control,
-        caller,
-        lambda line, _about=b"", ends=None: flow.put(line, ends),
-        congested=lambda _about: flow.congested,
-    )
+    connection, flow = stateless(request)
     notices = _sessions(request).notices if message.method == LISTEN else None
     if notices is not None:
         notices.join(connection)
@@ -579,7 +575,7 @@ async def _stateless(
         connection.handle(message)
         if notices is not None:
             notices.watch()
-        return await _respond(request, connection, flow)
+        return await respond(request, connection, flow, request.api.timing.comment_s)
     finally:
         if notices is not None:
             notices.leave(connection)
@@ -587,24 +583,61 @@ async def _stateless(
         connection.close()
 
 
-async def _respond(request: Request, connection: Connection, flow: _Flow) -> StreamResponse:
-    patience = request.api.timing.comment_s
-    while not await flow.first(patience):
+def stateless(sender: Sender) -> tuple[Connection, Flow]:
+    """A connection for one request, and what goes out for it; the connection is to be closed."""
+    flow = Flow()
+    # What a session is to others is the identity here (contract, section 4).
+    caller = sender.caller
+    if caller.session:
+        caller = msgspec.structs.replace(caller, session="")
+    connection = Connection(
+        sender.api.control,
+        caller,
+        lambda line, _about=b"", ends=None: flow.put(line, ends),
+        congested=lambda _about: flow.congested,
+    )
+    return connection, flow
+
+
+async def respond(
+    request: Request, connection: Connection, flow: Flow, patience_s: float
+) -> StreamResponse:
+    """The response to a stateless request that was begun.
+
+    Args:
+        request: the one.
+        connection: its own.
+        flow: what goes out for it.
+        patience_s: how long its one answer is waited for before events begin.
+    """
+    while not await flow.first(patience_s):
         if _takes_events(request):
             return await _Events(request, flow, connection).run({})
         # Who takes no events gets the answer alone.
         while flow.waiting and (flow.code is None or len(flow.waiting) > 1):
             flow.take()
-    return _answered(request, flow, _STATUS.get(flow.code or 0, 200))
+        patience_s = request.api.timing.comment_s
+    return _answered(request, flow, STATUS.get(flow.code or 0, 200))
+
+
+def check_call(sender: Sender, raw_id: bytes, params: CallParams) -> None:
+    """Refuse a tools/call of the stateless revision whose headers do not say the same.
+
+    Raises:
+        EdgedError: as `_check_head`.
+    """
+    message = jsonrpc.Message(raw_id, "tools/call", b"")
+    head = _Head(params.name, arguments=params.arguments, meta=params.meta)
+    _check_head(sender, message, head, sender.header(VERSION))
 
 
 def _answered(
-    request: Request, flow: _Flow, status: int, headers: Mapping[str, str] | None = None
+    request: Request, flow: Flow, status: int, headers: Mapping[str, str] | None = None
 ) -> StreamResponse:
     return request.reply(flow.take()[1], status, headers)
 
 
-def _check_head(request: Request, message: jsonrpc.Message, head: _Head, version: str) -> None:
+def _check_head(sender: Sender, message: jsonrpc.Message, head: _Head, version: str) -> None:
     """Refuse a request whose headers and body do not say the same.
 
     Raises:
@@ -621,12 +654,12 @@ def _check_head(request: Request, message: jsonrpc.Message, head: _Head, version
             raise UnsupportedVersionError(version)
         return
     _check_version(version, meta)
-    _check_header(request, METHOD, message.method, encoded=False)
+    _check_header(sender, METHOD, message.method, encoded=False)
     key = _NAMED.get(message.method)
     if key is not None:
-        _check_header(request, NAME, getattr(head, key))
+        _check_header(sender, NAME, getattr(head, key))
     if message.method == "tools/call" and isinstance(head.name, str):
-        _check_params(request, head)
+        _check_params(sender, head)
 
 
 def _check_version(version: str, meta: Meta) -> None:
@@ -643,8 +676,8 @@ def _check_version(version: str, meta: Meta) -> None:
         raise UnsupportedVersionError(version)
 
 
-def _check_header(request: Request, name: str, value: Any, *, encoded: bool = True) -> None:
-    given = request.header(name).strip(" \t")
+def _check_header(sender: Sender, name: str, value: Any, *, encoded: bool = True) -> None:
+    given = sender.header(name).strip(" \t")
     if not given:
         raise _MismatchError(f"the header {name} is missing")
     shown = decoded(name, given) if encoded else given
@@ -652,9 +685,9 @@ def _check_header(request: Request, name: str, value: Any, *, encoded: bool = Tr
         raise _MismatchError(f"{name} is {shown[:80]!r} and the body says {str(value)[:80]!r}")
 
 
-def _check_params(request: Request, head: _Head) -> None:
+def _check_params(sender: Sender, head: _Head) -> None:
     """Inputs that the tool's schema has repeated in headers (`x-mcp-header`)."""
-    registry, user = request.api.control.registry, request.caller.user
+    registry, user = sender.api.control.registry, sender.caller.user
     tool = registry.view(user).tools.get(head.name)
     if tool is None or not tool.mirrored:
         return
@@ -669,7 +702,7 @@ def _check_params(request: Request, head: _Head) -> None:
             value = value.get(key) if isinstance(value, dict) else None
         if value is None:
             continue
-        given = request.header(name).strip(" \t")
+        given = sender.header(name).strip(" \t")
         if not given:
             raise _MismatchError(f"the header {name} is missing: {'.'.join(path)} is in the body")
         if not _same(decoded(name, given), value):
@@ -820,7 +853,7 @@ def _fault(
     request: Request, raw_id: bytes, code: int, text: str, data: Any = None
 ) -> StreamResponse:
     """A request that is not even begun."""
-    return request.reply(jsonrpc.error(raw_id, code, text, data), _STATUS.get(code, 400))
+    return request.reply(jsonrpc.error(raw_id, code, text, data), STATUS.get(code, 400))
 
 
 _EVENT = {"type": "string", "pattern": "^[0-9]+-[0-9]+$"}

@@ -29,6 +29,7 @@ from edged.transports._api import Api, Request
 from edged.transports._calls import location, outcome
 from edged.transports._limits import Timing
 from edged.transports._openapi import EVENTS, TEXT, Answer, Parameter, Route, document
+from edged.transports._quick import Quick
 from edged.transports._streams import Feed, Stream
 
 LOG_MAX = 1_000
@@ -148,7 +149,7 @@ class UpdateBody(msgspec.Struct, frozen=True):
 
 def api(control: Control, config: Config, timing: Timing) -> Api:
     """The HTTP API of a daemon."""
-    return Api(control, config, timing, ROUTES)
+    return Api(control, config, timing, ROUTES, Quick)
 
 
 async def healthz(request: Request) -> StreamResponse:
