@@ -503,6 +503,16 @@ class ModelProvider(Section, frozen=True):
             if not all(value.isascii() and value.isprintable() for value in values):
                 raise ValueError(f"{name}: has characters that no header may have")
 
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What is never told: its keys, and headers that are one by their names."""
+        kept = [
+            value.rpartition(" ")[2]
+            for name, value in self.headers.items()
+            if re.search("auth|cookie|key|secret|token", name, re.IGNORECASE)
+        ]
+        return tuple(filter(None, (self.api_key, *self.api_keys, *kept)))
+
 
 class Subagent(Section, frozen=True):
     """`tools.subagent`: models that work with this board's tools on their own."""

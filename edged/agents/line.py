@@ -35,6 +35,9 @@ ANSWER_MAX = 16 << 20
 TOKEN_MAX = 1_024
 """Bytes of a token as it is sent: an event of its own, with all that is said around it."""
 
+TOLD_MAX = 400
+"""Characters of what a server says that are told on."""
+
 REFUSAL_MAX = 4_096
 AGAIN = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 522, 524, 529})
 """Statuses after which the same question may be answered."""
@@ -106,11 +109,11 @@ class Line:
             except _Refused as refused:
                 rotated = refused.status in SPENT and self._rotate()
                 if not left or not (rotated or refused.status in AGAIN):
-                    raise self._failed(refused.told()) from None
+                    raise self._failed(str(refused), refused.hint) from None
                 asked = 0.0 if rotated else refused.retry_after_s
                 if asked > LONGEST_WAIT_S:
-                    text = f"{refused}; it asks for {asked:.0f} s of patience"
-                    raise self._failed(text) from None
+                    patience_s = f"it asks for {asked:.0f} s of patience"
+                    raise self._failed(str(refused), patience_s) from None
             except (aiohttp.ClientError, OSError, RemoteProtocolError) as error:
                 # Who was silent for so long will be so again, and the task's time is short.
                 if not left or isinstance(error, aiohttp.SocketTimeoutError):
@@ -124,8 +127,10 @@ class Line:
         self._keys.append(self._keys.pop(0))
         return len(self._keys) > 1
 
-    def _failed(self, why: str) -> ModelError:
-        return ModelError(f"model provider {self.name}: {mask(why, tuple(self._keys))}")
+    def _failed(self, why: str, hint: str = "") -> ModelError:
+        # Masked before it is cut: a part of a key is none that would be found.
+        told = mask(why, self._settings.secrets)[:TOLD_MAX]
+        return ModelError(f"model provider {self.name}: {told}{f' ({hint})' if hint else ''}")
 
     def _why(self, error: Exception) -> str:
         if isinstance(error, EdgedError):
@@ -255,10 +260,7 @@ class _Refused(Exception):  # noqa: N818  it is caught here
         super().__init__(f"HTTP {status}{': ' if words else ''}{words}")
         self.status, self.retry_after_s = status, retry_after_s
         self.hint = ""
-
-    def told(self) -> str:
-        """What it says, and what to look at."""
-        return f"{self} ({self.hint})" if self.hint else str(self)
+        """What to look at."""
 
     @classmethod
     def of(cls, answer: aiohttp.ClientResponse, body: bytes, now: float) -> _Refused:
@@ -272,6 +274,6 @@ class _Refused(Exception):  # noqa: N818  it is caught here
         words = said if isinstance(said, str) else body.decode("utf-8", "replace")
         return cls(
             answer.status,
-            " ".join(words.split())[:300],
+            " ".join(words.split()),
             patience(answer.headers.get("Retry-After", ""), now),
         )

@@ -271,8 +271,8 @@ class Service:
         self._spawn = spawn
         self._publish = publish
         self._open_line = open_line
-        keys = [key for one in section.providers.values() for key in (one.api_key, *one.api_keys)]
-        self._masked = (*masked, *filter(None, keys))
+        keys = [key for one in section.providers.values() for key in one.secrets]
+        self._masked = (*masked, *keys)
         self._directory = os.path.join(data, "subagents")
         self._lines: dict[str, Line] = {}
         self._changing = asyncio.Lock()

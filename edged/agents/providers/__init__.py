@@ -180,4 +180,4 @@ def fault(value: object) -> RemoteProtocolError:
     """What a server's own error object says."""
     found = one(value)
     words = text(found.get("message")) or text(value) or "an error without words"
-    return RemoteProtocolError(f"the model's server says: {' '.join(words.split())[:300]}")
+    return RemoteProtocolError(f"the model's server says: {' '.join(words.split())}")

@@ -178,8 +178,9 @@ async def test_a_connection_that_breaks_off_is_tried_again():
         ("[1]", r"HTTP 404: \[1\]"),
         ("<html>", "HTTP 404: <html>"),
         ("", r"HTTP 404 \(http://127.*/v1/chat/completions: see base_url and the model's name\)$"),
-        ("x" * 10_000, r"HTTP 404: x{300} \(http"),
+        ("x" * 10_000, r"HTTP 404: x{390} \(http"),
         (f"no key {KEY} here", r"HTTP 404: no key (?!sk-).* here"),
+        (f"{'x' * 385}{KEY}", r"HTTP 404: x{385}\[\*\*\*\] \(http"),
     ],
 )
 async def test_a_refusal_is_told_in_the_servers_words_without_a_key(body, words):
@@ -216,7 +217,7 @@ async def test_retry_after_is_a_number_or_a_date(value, waits):
 async def test_nobody_waits_longer_than_a_task_has():
     busy = refuses(429, "slow down", **{"Retry-After": "3600"})
     async with serving(busy) as line:
-        with pytest.raises(ModelError, match="slow down; it asks for 3600 s of patience"):
+        with pytest.raises(ModelError, match=r"slow down \(it asks for 3600 s of patience\)"):
             await line.ask(QUESTION)
     assert line.waits == []
 
@@ -267,3 +268,10 @@ async def test_a_question_that_nobody_waits_for_is_dropped():
             await asking
         async with asyncio.timeout(BOUND_S):
             await gone.wait()
+
+
+def test_keys_and_headers_that_are_one_by_their_names_are_secrets():
+    headers = {"X-Title": "a board", "Authorization": "Bearer abcdef", "x-goog-api-key": "ghi"}
+    settings = ModelProvider(kind="openai", api_key=KEY, api_keys=["other"], headers=headers)
+    assert settings.secrets == (KEY, "other", "abcdef", "ghi")
+    assert ModelProvider(kind="openai").secrets == ()
