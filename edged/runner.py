@@ -432,8 +432,11 @@ class Runner:
         outcome = await self._pool.call(
             job, "", params, depth=caller.depth, user=caller.user, owner=caller.is_owner
         )
-        if outcome.reason in ("timeout", "memory", "cpu", "output"):
-            reason = outcome.reason
+        reason = outcome.reason
+        if outcome.message.startswith(MemoryError.__name__):
+            # Without a control group the limit is the process's own, and Python tells of it.
+            reason = "memory"
+        if reason in ("timeout", "memory", "cpu", "output"):
             raise SandboxLimitError(reason, f"{name}: it is too much to read: over the {reason}")
         found = outcome.result.get("structured")
         if outcome.reason != "ok" or not isinstance(found, dict):

@@ -79,6 +79,14 @@ def test_a_page_that_eats_memory_ends_its_sandbox_and_not_the_daemon(daemon, sit
     assert "Runs at" in daemon.call("web_fetch", url=f"{site.url}/page").for_llm
 
 
+def test_that_is_told_alike_where_no_control_group_holds_it(site, serving):
+    """Then the process's own limit ends it, as Python tells it: a MemoryError."""
+    config = "sandbox: {limits: rlimits}\ntools: {web: {private_host_whitelist: [127.0.0.1]}}"
+    with serving(config=config) as daemon:
+        result = daemon.call("web_fetch", url=f"{site.url}/huge")
+    assert "too much to read: over the memory" in result.for_llm
+
+
 def test_the_boards_own_network_is_out_of_reach(daemon, site):
     """Picoclaw #3077: by address and by name, the daemon's own door among them."""
     before = len(site.asked)
