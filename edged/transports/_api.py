@@ -512,7 +512,8 @@ class Api:
         name = match[1] if match else ""
         if name in _LOOPBACK or name in self._hosts or host in self._hosts:
             return
-        address = connection.sockname
+        transport = connection.transport
+        address = transport.get_extra_info("sockname") if transport else None
         if isinstance(address, tuple):
             own = str(address[0])
             if name and name.strip("[]") == own:
