@@ -16,7 +16,7 @@ import aiohttp
 import msgspec
 
 from edged import __version__, plugins
-from edged.agents.providers import Provider, Question, Reading, Said
+from edged.agents.providers import Provider, Question, Reading, Said, ServerFaultError
 from edged.clock import patience
 from edged.config import seconds
 from edged.errors import EdgedError, ModelError, RemoteProtocolError
@@ -35,7 +35,7 @@ ANSWER_MAX = 16 << 20
 TOKEN_MAX = 1_024
 """Bytes of a token as it is sent: an event of its own, with all that is said around it."""
 
-TOLD_MAX = 400
+WORDS_MAX = 300
 """Characters of what a server says that are told on."""
 
 REFUSAL_MAX = 4_096
@@ -109,11 +109,11 @@ class Line:
             except _Refused as refused:
                 rotated = refused.status in SPENT and self._rotate()
                 if not left or not (rotated or refused.status in AGAIN):
-                    raise self._failed(str(refused), refused.hint) from None
+                    raise self._failed(refused.told()) from None
                 asked = 0.0 if rotated else refused.retry_after_s
                 if asked > LONGEST_WAIT_S:
-                    patience_s = f"it asks for {asked:.0f} s of patience"
-                    raise self._failed(str(refused), patience_s) from None
+                    text = f"{refused}; it asks for {asked:.0f} s of patience"
+                    raise self._failed(text) from None
             except (aiohttp.ClientError, OSError, RemoteProtocolError) as error:
                 # Who was silent for so long will be so again, and the task's time is short.
                 if not left or isinstance(error, aiohttp.SocketTimeoutError):
@@ -127,12 +127,12 @@ class Line:
         self._keys.append(self._keys.pop(0))
         return len(self._keys) > 1
 
-    def _failed(self, why: str, hint: str = "") -> ModelError:
-        # Masked before it is cut: a part of a key is none that would be found.
-        told = mask(why, self._settings.secrets)[:TOLD_MAX]
-        return ModelError(f"model provider {self.name}: {told}{f' ({hint})' if hint else ''}")
+    def _failed(self, why: str) -> ModelError:
+        return ModelError(f"model provider {self.name}: {mask(why, self._settings.secrets)}")
 
     def _why(self, error: Exception) -> str:
+        if isinstance(error, ServerFaultError):
+            return str(ServerFaultError(_shortened(error.words, self._settings.secrets)))
         if isinstance(error, EdgedError):
             return str(error)
         if isinstance(error, TimeoutError):
@@ -178,7 +178,8 @@ class Line:
             proxy=self._settings.proxy or None,
         ) as answer:
             if answer.status != 200:
-                refused = _Refused.of(answer, await answer.content.read(REFUSAL_MAX), self._now())
+                body = await answer.content.read(REFUSAL_MAX)
+                refused = _Refused.of(answer, body, self._now(), self._settings.secrets)
                 refused.hint = _HINTS.get(answer.status, "").format(url)
                 raise refused
             reading = self._provider.Reading()
@@ -253,6 +254,11 @@ def _decoded(data: bytes) -> dict[str, Any]:
     return value
 
 
+def _shortened(words: str, secrets: tuple[str, ...]) -> str:
+    """What a server says. Masked before it is cut: a part of a key is none that is found."""
+    return str(mask(words, secrets))[:WORDS_MAX]
+
+
 class _Refused(Exception):  # noqa: N818  it is caught here
     """A status that is no success."""
 
@@ -260,10 +266,15 @@ class _Refused(Exception):  # noqa: N818  it is caught here
         super().__init__(f"HTTP {status}{': ' if words else ''}{words}")
         self.status, self.retry_after_s = status, retry_after_s
         self.hint = ""
-        """What to look at."""
+
+    def told(self) -> str:
+        """What it says, and what to look at."""
+        return f"{self} ({self.hint})" if self.hint else str(self)
 
     @classmethod
-    def of(cls, answer: aiohttp.ClientResponse, body: bytes, now: float) -> _Refused:
+    def of(
+        cls, answer: aiohttp.ClientResponse, body: bytes, now: float, secrets: tuple[str, ...]
+    ) -> _Refused:
         """What an answer says."""
         try:
             found = msgspec.json.decode(body)
@@ -274,6 +285,6 @@ class _Refused(Exception):  # noqa: N818  it is caught here
         words = said if isinstance(said, str) else body.decode("utf-8", "replace")
         return cls(
             answer.status,
-            " ".join(words.split()),
+            _shortened(" ".join(words.split()), secrets),
             patience(answer.headers.get("Retry-After", ""), now),
         )

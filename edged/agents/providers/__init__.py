@@ -176,8 +176,20 @@ def plain_arguments(written: str) -> str:
     return written if plain_object(written) else "{}"
 
 
-def fault(value: object) -> RemoteProtocolError:
+class ServerFaultError(RemoteProtocolError):
+    """What a server's own error object says: whole, for who masks it before it is cut.
+
+    Attributes:
+        words: of the server.
+    """
+
+    def __init__(self, words: str) -> None:
+        super().__init__(f"the model's server says: {words}")
+        self.words = words
+
+
+def fault(value: object) -> ServerFaultError:
     """What a server's own error object says."""
     found = one(value)
     words = text(found.get("message")) or text(value) or "an error without words"
-    return RemoteProtocolError(f"the model's server says: {' '.join(words.split())}")
+    return ServerFaultError(" ".join(words.split()))

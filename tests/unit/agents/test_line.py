@@ -178,9 +178,9 @@ async def test_a_connection_that_breaks_off_is_tried_again():
         ("[1]", r"HTTP 404: \[1\]"),
         ("<html>", "HTTP 404: <html>"),
         ("", r"HTTP 404 \(http://127.*/v1/chat/completions: see base_url and the model's name\)$"),
-        ("x" * 10_000, r"HTTP 404: x{390} \(http"),
+        ("x" * 10_000, r"HTTP 404: x{300} \(http"),
         (f"no key {KEY} here", r"HTTP 404: no key (?!sk-).* here"),
-        (f"{'x' * 385}{KEY}", r"HTTP 404: x{385}\[\*\*\*\] \(http"),
+        (f"{'x' * 295}{KEY}", r"HTTP 404: x{295}\[\*\*\*\] \(http"),
     ],
 )
 async def test_a_refusal_is_told_in_the_servers_words_without_a_key(body, words):
@@ -189,6 +189,15 @@ async def test_a_refusal_is_told_in_the_servers_words_without_a_key(body, words)
             await line.ask(QUESTION)
     assert len(line.asked) == 1
     assert KEY not in str(caught.value)
+
+
+async def test_a_fault_is_told_in_the_servers_words_without_a_part_of_a_key():
+    fault = msgspec.json.encode({"error": {"message": f"{'x' * 295}{KEY}"}})
+    async with serving(streams(b"data: %b\n\n" % fault)) as line:
+        with pytest.raises(
+            ModelError, match=r"model provider far: the .* says: x{295}\[\*\*\*\]$"
+        ):
+            await line.ask(QUESTION)
 
 
 @pytest.mark.parametrize("status", sorted(lines.AGAIN))
@@ -217,7 +226,7 @@ async def test_retry_after_is_a_number_or_a_date(value, waits):
 async def test_nobody_waits_longer_than_a_task_has():
     busy = refuses(429, "slow down", **{"Retry-After": "3600"})
     async with serving(busy) as line:
-        with pytest.raises(ModelError, match=r"slow down \(it asks for 3600 s of patience\)"):
+        with pytest.raises(ModelError, match="slow down; it asks for 3600 s of patience"):
             await line.ask(QUESTION)
     assert line.waits == []
 
