@@ -11,7 +11,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import Annotated, Any
 
 import aiohttp
@@ -242,15 +242,21 @@ async def door(tmp_path: Any) -> AsyncIterator[Door]:
         yield made
 
 
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[asyncio.Runner, Door]]:
+@contextmanager
+def standing(folder: Any, timing: Timing) -> Iterator[tuple[asyncio.Runner, Door]]:
     """A door in a loop of its own, for tests that are no coroutines."""
     with asyncio.Runner() as runner:
-        timing = Timing(header_s=1.0, linger_s=0.01)
-        made = opened(tmp_path_factory.mktemp("door"), timing, rate=1e6, burst=1_000_000)
+        made = opened(folder, timing, rate=1e6, burst=1_000_000)
         door = runner.run(made.__aenter__())
         yield runner, door
         runner.run(made.__aexit__(None, None, None))
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[asyncio.Runner, Door]]:
+    timing = Timing(header_s=1.0, linger_s=0.01)
+    with standing(tmp_path_factory.mktemp("door"), timing) as made:
+        yield made
 
 
 async def problem(response: Any) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from edged.mcp import server
 from edged.results import Result
 from edged.tool import Context, tool
 from edged.transports._limits import Timing
-from tests.integration.test_http import BOUND_S, Door, opened
+from tests.integration.test_http import BOUND_S, Door, opened, standing
 
 MODERN = "2026-07-28"
 PREFIX = "io.modelcontextprotocol/"
@@ -158,16 +158,12 @@ async def door(tmp_path: Any) -> AsyncIterator[Door]:
         yield made
 
 
-@pytest.fixture(scope="module")
-def standing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[asyncio.Runner, Door]]:
-    with asyncio.Runner() as runner:
-        timing = Timing(linger_s=0.01)
-        made = opened(tmp_path_factory.mktemp("door"), timing, rate=1e6, burst=1_000_000)
-        door = runner.run(made.__aenter__())
+@pytest.fixture(scope="module", name="standing")
+def registered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[asyncio.Runner, Door]]:
+    with standing(tmp_path_factory.mktemp("door"), Timing(linger_s=0.01)) as (runner, door):
         door.registry.register(say)
         door.registry.register(logs)
         yield runner, door
-        runner.run(made.__aexit__(None, None, None))
 
 
 # The same answer --------------------------------------------------------------------------
@@ -502,6 +498,13 @@ async def started(door: Door) -> None:
         await door.slow.started.wait()
 
 
+async def handed_over(door: Door) -> None:
+    """Wait until aiohttp has had the second request of a connection too."""
+    async with asyncio.timeout(BOUND_S):
+        while through_aiohttp(door) < 2:
+            await asyncio.sleep(0)
+
+
 def calls(door: Door, name: str = "slow") -> int:
     """How many calls of a tool the trail has."""
     return sum(record.tool == name for record in door.trail.recent(100, None))
@@ -585,9 +588,7 @@ async def test_a_call_that_takes_longer_than_the_patience_keeps_its_stream_open(
     async with opened(tmp_path, Timing(comment_s=0.02)) as door, connected(door) as link:
         await link.send(call(door, "slow", accept))
         await started(door)
-        async with asyncio.timeout(BOUND_S):
-            while through_aiohttp(door) < 2:
-                await asyncio.sleep(0)
+        await handed_over(door)
         if accept == EVENTS:
             _, headers, _ = await link.answer()
             assert headers["content-type"] == "text/event-stream"
@@ -681,9 +682,7 @@ async def test_a_call_that_takes_longer_than_a_connection_may_idle_is_answered(
     async with opened(tmp_path, Timing(header_s=0.1)) as door, connected(door) as link:
         await link.send(call(door, "slow"))
         await started(door)
-        async with asyncio.timeout(BOUND_S):
-            while through_aiohttp(door) < 2:
-                await asyncio.sleep(0)
+        await handed_over(door)
         door.slow.go.set()
         assert await link.text() == "done"
         assert await link.rest() == b""
