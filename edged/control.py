@@ -66,13 +66,18 @@ class Switched(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Decision(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An owner's word on a permission request, or on a path of a user's."""
+    """An owner's word on a permission request, or on a path of a user's.
+
+    Attributes:
+        write: with a path, whether it is about writing too; None is about what was asked
+            for there, and about reading where nothing was.
+    """
 
     duration: Answer
     request_id: str = ""
     path: str = ""
     user: str = LOCAL_USER
-    write: bool = False
+    write: bool | None = None
 
 
 class Catalogue(msgspec.Struct, frozen=True):
@@ -344,6 +349,8 @@ class Control:
     def permit(self, caller: Caller, decision: Decision) -> None:
         """Answer a request by its id, or all of a user's for a path, asked for or not.
 
+        A permission to read answers no request to write, and a denial of writing none to read.
+
         Raises:
             DeniedError: not an owner, or the session that asked.
             NotFoundError: no such request.
@@ -360,12 +367,15 @@ class Control:
         if not is_user(decision.user):
             reason = "must be an e-mail identity such as ada@example.org, or local"
             raise InvalidArgumentsError([Fault("user", reason)])
-        asked = policy.waiting_for(decision.user, path)
+        asked, write = policy.waiting_for(decision.user, path), decision.write
+        if write is not None:
+            is_denied = decision.duration == "deny"
+            asked = [one for one in asked if one.write in (write, is_denied)]
         for request in asked:
-            policy.answer(request.id, decision.duration, caller)
+            policy.answer(request.id, decision.duration, caller, write=write)
         if not asked:
             self._check_known(decision.user)
-            policy.decide(decision.user, path, decision.duration, caller, write=decision.write)
+            policy.decide(decision.user, path, decision.duration, caller, write=bool(write))
 
     def _check_known(self, user: str) -> None:
         """Refuse to decide for a user whom nobody here is: most probably it is misspelt."""

@@ -249,13 +249,16 @@ class Policy:
 
     # Answering ----------------------------------------------------------------------------
 
-    def answer(self, request_id: str, duration: Answer, by: Caller) -> Grant | None:
+    def answer(
+        self, request_id: str, duration: Answer, by: Caller, *, write: bool | None = None
+    ) -> Grant | None:
         """Answer a request, or an answered one anew; returns the grant, None for a denial.
 
         Args:
             request_id: whose.
             duration: `once`, `session` or `deny`.
             by: an owner, and not the session that asked.
+            write: whether the answer is about writing too, where it goes beyond the request.
 
         Raises:
             DeniedError: not an owner, or the one that asked.
@@ -272,13 +275,15 @@ class Policy:
             raise NotFoundError(self._unknown(request_id))
         if by.session and (by.user, by.session) == (request.user, request.session):
             raise DeniedError("the session that asked may not answer: answer by edged grant")
+        if write is not None:
+            request = msgspec.structs.replace(request, write=write)
         if duration != "deny":
             self._check_same(request)
         undo = self._kept()
         self._order += 1
         self._pending.pop(request_id, None)
-        self._denied.pop(request_id, None)
         self._grants.pop(request_id, None)
+        self._lift(request, deny=duration == "deny")
         grant: Grant | None = None
         if duration == "deny":
             self._denied[request_id] = msgspec.structs.replace(request, order=self._order)
@@ -333,10 +338,11 @@ class Policy:
             self._pending.pop(request.id, None)
 
     def waiting_for(self, user: str, path: str) -> list[Request]:
-        """Requests of a user for a path, denied ones too; those that wait come first."""
+        """Requests of a user for a path that wait, oldest first."""
         self._load()
+        self._expire()
         real = _followed(path).path
-        rows = [*self._pending.values(), *self._denied.values()]
+        rows = self._pending.values()
         return [row for row in rows if (row.user, row.path) == (user, real)]
 
     def forget(self, name: str, by: Caller) -> None:
@@ -468,6 +474,16 @@ class Policy:
             if holds and nearer and covers(one.path, path):
                 found = one
         return found
+
+    def _lift(self, request: Request, *, deny: bool) -> None:
+        """Forget the denials of a place that a later word on it stands in for.
+
+        A denial of reading is one of writing too, a grant of writing one of reading.
+        """
+        for one in tuple(self._denied.values()):
+            is_covered = one.write >= request.write if deny else one.write <= request.write
+            if (one.user, one.path) == (request.user, request.path) and is_covered:
+                del self._denied[one.id]
 
     def _narrow(self, denial: Request) -> None:
         """Take from earlier grants what a denial refuses now."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from edged.cli import UsageError, show
 from edged.cli.parser import Parser, add_connection, add_json, connect
+from edged.errors import NotFoundError
 
 if TYPE_CHECKING:
     from edged.client import Client
@@ -15,7 +16,7 @@ EXAMPLE = (
     "edged grant\n"
     "edged grant 3f9a1c77e2 once\n"
     "edged grant /srv/data session --user ada@example.org --write\n"
-    "edged grant --forget 3f9a1c77e2"
+    "edged grant --forget /srv/data"
 )
 ANSWERS = ("once", "session", "deny")
 SESSION = "until its session ends, was idle for 8 hours, or the daemon ends"
@@ -30,7 +31,7 @@ def options(parser: Parser) -> None:
     parser.add_argument("--user", metavar="U", help="with a path: whose agents (local)")
     parser.add_argument("--write", action="store_true", help="with a path: to write there too")
     parser.add_argument(
-        "--forget", metavar="ID", help="take a grant back, lift a denial, drop a request"
+        "--forget", metavar="ID|PATH", help="take a grant back, lift a denial, drop a request"
     )
     add_json(parser)
     add_connection(parser)
@@ -47,13 +48,13 @@ def run(args: Any) -> int:
         else:
             _listed(found)
         return 0
-    params, told = _asked(args, client)
-    answer = client.request("edged/grant", params)
+    told = _forget(args, client) if args.forget else _answer(args, client)
     if args.json:
-        show.json({"status": answer["status"]})
+        show.json({"status": "ok"})
     else:
-        for line in show.fitted(show.one_line(told), show.width()):
-            show.out(line)
+        for text in told:
+            for line in show.fitted(show.one_line(text), show.width()):
+                show.out(line)
     return 0
 
 
@@ -62,32 +63,62 @@ def _check(args: Any) -> None:
         raise UsageError("--forget goes alone: see edged grant --help")
     if args.request and not args.answer:
         raise UsageError(f"answer {args.request} by once, session or deny")
-    by_path = _is_path(args.request)
-    if args.request and "/" in args.request and not by_path:
-        raise UsageError(f"{args.request}: name the whole path, from /")
+    given = args.forget or args.request
+    by_path = _is_path(given)
+    if given and "/" in given and not by_path:
+        raise UsageError(f"{given}: name the whole path, from /")
     if (args.user or args.write) and not by_path:
         raise UsageError("--user and --write go with a path: a request says them itself")
+    if args.forget and args.write:
+        raise UsageError("--forget takes back all of a path, --write or not")
 
 
 def _is_path(given: str | None) -> bool:
     return given is not None and given.startswith("/")
 
 
-def _asked(args: Any, client: Client) -> tuple[dict[str, Any], str]:
-    """What the daemon is asked to do, and what that means in words."""
-    if args.forget:
-        return {"forget": args.forget}, f"{args.forget}: forgotten"
-    given, answer = args.request, args.answer
+def _forget(args: Any, client: Client) -> list[str]:
+    """Forget what has an id, or all that there is of a path; what that was, in words."""
+    given, user = args.forget, args.user or "local"
+    ids = [given]
     if _is_path(given):
-        user = args.user or "local"
-        params = {"path": given, "user": user, "write": args.write, "duration": answer}
-        return params, _told(given, answer, user, write=args.write)
-    told = f"{given}: {answer}"
-    found = client.request("edged/grant")
-    for one in (*found["requests"], *found["denied"]):
-        if one["request_id"] == given:
-            told = _told(one["path"], answer, one["user"], write=one["write"])
-    return {"request_id": given, "duration": answer}, told
+        found = client.request("edged/grant")
+        rows = [*found["requests"], *found["denied"], *found["grants"]]
+        ids = [one.get("request_id") or one["id"] for one in rows if _is_of(one, user, given)]
+        if not ids:
+            raise NotFoundError(f"no permission of {user} for {given}: edged grant lists them")
+    for one in ids:
+        client.request("edged/grant", {"forget": one})
+    return [f"{given}: forgotten"]
+
+
+def _answer(args: Any, client: Client) -> list[str]:
+    """Answer a request or for a path; what that means, in words."""
+    given, answer, user = args.request, args.answer, args.user or "local"
+    if not _is_path(given):
+        found = client.request("edged/grant")
+        client.request("edged/grant", {"request_id": given, "duration": answer})
+        rows = [*found["requests"], *found["denied"], *found["grants"]]
+        for one in rows:
+            if given in (one.get("request_id"), one.get("id")):
+                return [_told(one["path"], answer, one["user"], write=one["write"])]
+        return [f"{given}: {answer}"]
+    params = {"path": given, "user": user, "write": args.write, "duration": answer}
+    client.request("edged/grant", params)
+    told = [_told(given, answer, user, write=args.write)]
+    waiting = client.request("edged/grant")["requests"]
+    for one in (one for one in waiting if _is_of(one, user, given)):
+        act = "write" if one["write"] else "read"
+        told.append(
+            f"a request to {act} there still waits: edged grant {one['request_id']} "
+            "once|session|deny"
+        )
+    return told
+
+
+def _is_of(one: dict[str, Any], user: str, path: str) -> bool:
+    """Whether it is about a user's path; links in it are followed as the daemon does here."""
+    return one["user"] == user and one["path"] in (os.path.normpath(path), os.path.realpath(path))
 
 
 def _told(path: str, answer: str, user: str, *, write: bool) -> str:

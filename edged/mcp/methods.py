@@ -78,7 +78,7 @@ class _GrantParams(msgspec.Struct):
     path: str = ""
     duration: Answer | None = None
     user: str = "local"
-    write: bool = False
+    write: bool | None = None
     forget: str = ""
 
 

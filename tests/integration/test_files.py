@@ -396,3 +396,65 @@ def test_kill_at_any_moment_loses_nothing_and_halves_nothing(serving, outside, u
             denied = now
             strays = {name for name in os.listdir(own) if not re.fullmatch(r"file\d|log", name)}
             assert all(re.fullmatch(r"\.edged-[0-9a-f]{8}\.new", name) for name in strays)
+
+
+def test_what_is_said_of_a_path_is_what_is_granted(daemon, ada, outside):
+    """Reading unless `--write` is said, also where a request to write waits."""
+    path = str(outside)
+
+    def asks(**more):
+        call = {"arguments": {"path": path, **more}}
+        return daemon.http("/api/tools/request_permission/call", call, token=ada)[1]["structured"]
+
+    def says(*words):
+        done = daemon.cli("grant", *words, "--user", ADA)
+        assert done.returncode == 0, done.stderr
+        return " ".join(done.stdout.split())
+
+    def stands():
+        found = daemon.http("/api/permission")[1]
+        states = {"requests": "waits", "denied": "denied", "grants": "granted"}
+        rows = [
+            (states[kind], row["write"], row["user"]) for kind in states for row in found[kind]
+        ]
+        return sorted((state, write) for state, write, user in rows if user == ADA)
+
+    name = asks(write=True)["request_id"]
+    told = says(path, "session")
+    assert told.startswith(f"{ADA} may read {path} and what is below it")
+    assert told.endswith(
+        f"a request to write there still waits: edged grant {name} once|session|deny"
+    )
+    assert stands() == [("granted", False), ("waits", True)]
+    assert says("--forget", path) == f"{path}: forgotten"
+    assert stands() == []
+    asks(write=True)
+    assert says(path, "once", "--write").startswith(f"{ADA} may read and write {path}")
+    assert stands() == [("granted", True)]
+    says("--forget", path)
+    asks()
+    assert says(path, "once", "--write").startswith(f"{ADA} may read and write {path}")
+    assert stands() == [("granted", True)]
+    says(path, "deny", "--write")
+    assert stands() == [("denied", True), ("granted", False)]
+    says(path, "deny")
+    assert stands() == [("denied", False)]
+    assert says(path, "once", "--write").startswith(f"{ADA} may read and write {path}")
+    assert stands() == [("granted", True)]
+    says("--forget", path)
+    asks()
+    assert says(path, "deny", "--write").endswith(
+        "still waits: edged grant " + asks()["request_id"] + " once|session|deny"
+    )
+    says("--forget", path)
+    done = daemon.cli("grant", "--forget", path, "--user", ADA)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert f"no permission of {ADA} for {path}" in " ".join(done.stderr.split())
+    assert daemon.cli("grant", "--forget", path, "--write").returncode == 2
+    asks(write=True)
+    answer = {"path": path, "user": ADA, "duration": "session"}
+    assert daemon.http("/api/permission/grant", answer | {"write": False})[0] == 200
+    assert stands() == [("granted", False), ("waits", True)]
+    assert daemon.http("/api/permission/grant", answer)[0] == 200
+    assert stands() == [("granted", False), ("granted", True)]
+    says("--forget", path)
