@@ -341,6 +341,17 @@ class Board:
             del self._pwm[channel]
             await taken.release()
 
+    async def check_line(self, name: str) -> None:
+        """Refuse a line that is not there, or is configured by another name; see `read_line`."""
+        self._check_open()
+        if name not in self._lines:
+            await self._loose.place(name)
+
+    async def check_pwm(self, channel: str) -> None:
+        """Refuse a PWM channel that is not there; see `set_pwm`."""
+        self._check_open()
+        await self.buses.pwm.canonical(channel)
+
     def is_configured(self, name: str) -> bool:
         """Whether a line is one that the owner named."""
         return name in self._lines

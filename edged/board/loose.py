@@ -45,7 +45,7 @@ class LooseLines:
 
     async def read(self, name: str) -> bool:
         """The value of a line, whatever it is used for; a free one is given back at once."""
-        place = await self._place(name)
+        place = await self.place(name)
         async with self._locks[place]:
             held = self._held.get(place)
             if held is not None:
@@ -63,7 +63,7 @@ class LooseLines:
         Raises:
             InvalidArgumentsError: it is an output now.
         """
-        place = await self._place(name)
+        place = await self.place(name)
         async with self._locks[place]:
             line = self._held.get(place) or await self._take(name, place, "input", "both")
             if line.config.direction == "output":
@@ -79,7 +79,7 @@ class LooseLines:
 
     async def output(self, name: str) -> GpioLine:
         """A line to be driven; who watches it sees no more edges."""
-        place = await self._place(name)
+        place = await self.place(name)
         async with self._locks[place]:
             held = self._held.get(place)
             if held is not None and held.config.direction == "output":
@@ -88,8 +88,8 @@ class LooseLines:
                 await self._give_back(place, held)
             return await self._take(name, place, "output")
 
-    async def _place(self, name: str) -> str:
-        """Chip and offset.
+    async def place(self, name: str) -> str:
+        """Chip and offset of a line that is not configured.
 
         Raises:
             InvalidArgumentsError: it is configured under another name.

@@ -444,6 +444,13 @@ class Pwm(Protocol):
             BusError: refused by the kernel.
         """
 
+    async def canonical(self, channel: str) -> str:
+        """The one name of a channel: `pwmchip0/0`.
+
+        Raises:
+            NoDeviceError: no such channel.
+        """
+
     async def channels(self) -> Sequence[str]:
         """Those that there are, `pwmchip0/0`."""
 

@@ -71,6 +71,11 @@ class KernelPwm:
         chips = await self._worker.run(_chips, self._directory)
         return [f"{chip.name}/{number}" for chip in chips for number in range(chip.channels)]
 
+    async def canonical(self, channel: str) -> str:
+        """The one name of a channel; see `edged.bus.Pwm.canonical`."""
+        chip, number = _find(await self._worker.run(_chips, self._directory), channel)
+        return f"{chip.name}/{number}"
+
     async def request(self, channel: str, consumer: str) -> KernelPwmChannel:
         """Takes a channel for its consumer alone; see `edged.bus.Pwm.request`."""
         chip, number = _find(await self._worker.run(_chips, self._directory), channel)

@@ -12,7 +12,7 @@ import msgspec
 
 from edged.errors import DeniedError
 from edged.results import Result
-from edged.tool import Ask, Context
+from edged.tool import Ask, Client, Context
 
 SHOWN_MAX = 400
 """Characters of the inputs that the question shows."""
@@ -29,15 +29,19 @@ async def confirmed(
     try:
         return await run(params, ctx)
     except DeniedError as error:
-        if not error.unconfirmed or not await _agrees(ctx, params, error.unconfirmed):
+        act, client = error.unconfirmed, ctx.client
+        if not act or client is None or not client.can("elicitation/create"):
             raise
+    await _ask(client, params, act)
     return await run(msgspec.structs.replace(params, confirm=True), ctx)
 
 
-async def _agrees(ctx: Context, params: Any, act: str) -> bool:
-    client = ctx.client
-    if client is None or not client.can("elicitation/create"):
-        return False
+async def _ask(client: Client, params: Any, act: str) -> None:
+    """Put it to the person.
+
+    Raises:
+        DeniedError: they did not agree.
+    """
     given = {
         field.encode_name: value
         for field in msgspec.structs.fields(params)
@@ -54,4 +58,10 @@ async def _agrees(ctx: Context, params: Any, act: str) -> bool:
     message = f"An agent wants to {act}. Its inputs: {inputs}"
     ask = Ask("elicitation/create", {"message": message, "requestedSchema": schema})
     said = (await client.ask({"confirm": ask}, strict=True))["confirm"]
-    return said["action"] == "accept" and said.get("content", {}).get("confirm") is True
+    if said["action"] == "cancel":
+        raise DeniedError(
+            f"the person at the client was asked whether you may {act}, and did not answer: do "
+            "not do it until they agree"
+        )
+    if said["action"] != "accept" or said.get("content", {}).get("confirm") is not True:
+        raise DeniedError(f"the person at the client refused to let you {act}: do not do it")

@@ -125,6 +125,7 @@ async def _drive(board: Board, line: str, params: Gpio, action: str) -> None:
         raise InvalidArgumentsError([Fault("value", "is required: on or off")], "gpio")
     if not board.is_configured(line):
         # The owner named the configured ones: those are there to be driven.
+        await board.check_line(line)
         board.check_write(line, params.confirm)
     if action == "pulse":
         await board.pulse_line(line, params.duration)
@@ -161,6 +162,7 @@ async def _pwm(board: Board, channel: str, params: Gpio, action: str) -> Result:
         period = round(1e9 / params.frequency)
         duty = round(period * params.duty)
         text = f"{channel} is on for {params.duty:.1%} at {params.frequency:g} Hz"
+    await board.check_pwm(channel)
     board.check_write(channel, params.confirm)
     await board.set_pwm(channel, period, duty)
     value = {"channel": channel, "period_ns": period, "duty_ns": duty}

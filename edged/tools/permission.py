@@ -129,9 +129,10 @@ async def _said(ctx: Context, request: Request) -> str:
     schema = {"type": "object", "properties": {"duration": answers}, "required": ["duration"]}
     ask = Ask("elicitation/create", {"message": " ".join(parts), "requestedSchema": schema})
     said = (await client.ask({"permission": ask}, strict=True))["permission"]
-    if said["action"] != "accept":
+    if said["action"] == "cancel":
+        # They may still answer by another door.
         return ""
-    duration: Answer = said["content"]["duration"]
+    duration: Answer = said["content"]["duration"] if said["action"] == "accept" else "deny"
     # It is the person's word, not that of the session that asked.
     by = msgspec.structs.replace(caller, session="", depth=0)
     ctx.services.policy.answer(request.id, duration, by)

@@ -279,10 +279,11 @@ async def _calibrate(name: str, params: Sensor, ctx: Context) -> Result:
     if params.channel is None or (params.value is None and not params.reset):
         missing = "channel" if params.channel is None else "value"
         raise InvalidArgumentsError([Fault(missing, "is required to calibrate")], "sensor")
+    board: Board = ctx.services.board
+    board.check_channel(name, params.channel)
     if not (params.confirm or ctx.caller.is_owner):
         reason = "to calibrate needs confirm: true, said by a person"
         raise DeniedError(reason, unconfirmed=f"calibrate {name}")
-    board: Board = ctx.services.board
     if params.value is None or params.reset:
         await board.uncalibrate(name, params.channel)
         text = f"{name} {params.channel}: no offset any more beside the configuration's"

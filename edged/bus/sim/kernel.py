@@ -86,12 +86,17 @@ class SimPwm:
 
     async def request(self, channel: str, consumer: str) -> SimPwmChannel:
         """Takes a channel for its consumer alone."""
-        if channel not in self.output:
-            raise NoDeviceError(f"no PWM channel {channel}: there is {', '.join(self.output)}")
+        await self.canonical(channel)
         if channel in self._consumers:
             raise BusyError(f"{channel} is used by {self._consumers[channel]!r}")
         self._consumers[channel] = consumer
         return SimPwmChannel(self, channel)
+
+    async def canonical(self, channel: str) -> str:
+        """The one name of a channel."""
+        if channel not in self.output:
+            raise NoDeviceError(f"no PWM channel {channel}: there is {', '.join(self.output)}")
+        return channel
 
     async def channels(self) -> Sequence[str]:
         """Those that there are."""

@@ -16,6 +16,7 @@ from edged.testing import running
 
 BOUND_S = 10.0
 PREFIX = "io.modelcontextprotocol/"
+OTHER = {"path": "/var/tmp/edged-other"}
 WRITE = {"name": "gpio", "arguments": {"line": "GPIO5", "value": "on"}}
 
 
@@ -74,15 +75,15 @@ def text(answer):
 
 
 @pytest.mark.parametrize(
-    ("said", "failed"),
+    ("said", "words"),
     [
-        ({"action": "accept", "content": {"confirm": True}}, False),
-        ({"action": "accept", "content": {"confirm": False}}, True),
-        ({"action": "decline"}, True),
-        ({"action": "cancel"}, True),
+        ({"action": "accept", "content": {"confirm": True}}, "GPIO5 is on"),
+        ({"action": "accept", "content": {"confirm": False}}, "refused to let you write to GPIO5"),
+        ({"action": "decline"}, "refused to let you write to GPIO5: do not do it"),
+        ({"action": "cancel"}, "and did not answer: do not do it until they agree"),
     ],
 )
-async def test_a_write_goes_on_when_the_person_agrees_and_only_then(daemon, said, failed):
+async def test_a_write_goes_on_when_the_person_agrees_and_only_then(daemon, said, words):
     """Contract, section 8: an answered confirmation; MCP 2025-11-25, elicitation."""
     client = Client(daemon, "agent")
     client.begin(elicitation={})
@@ -92,8 +93,36 @@ async def test_a_write_goes_on_when_the_person_agrees_and_only_then(daemon, said
     assert '"value":"on"' in question["params"]["message"]
     client.say(id=question["id"], result=said)
     answer = await client.reply(1)
-    assert answer["result"]["isError"] is failed, answer
-    assert ("needs confirm: true" in text(answer)) is failed
+    assert answer["result"]["isError"] is (words != "GPIO5 is on"), answer
+    assert words in text(answer)
+    # How to do it all the same is told to nobody who was refused.
+    assert "confirm: true" not in text(answer)
+    client.connection.close()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"line": "lde", "value": "on"}, "no gpio line 'lde': there is"),
+        ({"line": "GPIO22", "value": "on"}, "GPIO22 is configured as door: use that name"),
+        ({"line": "lde", "action": "pulse"}, "no gpio line 'lde': there is"),
+        ({"line": "nope/0", "action": "pwm", "duty": 0.5}, "no PWM channel nope/0: there is"),
+    ],
+)
+async def test_nobody_is_asked_about_what_is_not_there(daemon, arguments, words):
+    client = Client(daemon, "agent")
+    client.begin(elicitation={})
+    client.say(id=1, method="tools/call", params={"name": "gpio", "arguments": arguments})
+    assert words in text(await client.reply(1))
+    client.connection.close()
+
+
+async def test_a_calibration_of_a_channel_that_is_not_there_is_not_asked_about(daemon):
+    client = Client(daemon, "agent")
+    client.begin(elicitation={})
+    given = {"action": "calibrate", "sensor": "greenhouse", "channel": "nope", "value": 20}
+    client.say(id=1, method="tools/call", params={"name": "sensor", "arguments": given})
+    assert "has no channel 'nope'" in text(await client.reply(1))
     client.connection.close()
 
 
@@ -159,5 +188,13 @@ async def test_at_an_owners_client_the_person_grants_and_at_an_agents_the_owner(
     granted = await owner.reply(1)
     assert granted["result"]["structuredContent"]["status"] == "granted"
     assert not [m for m in agent.sent if m.get("method") == "elicitation/create"]
+    # To decline is an answer too, to turn away from the question is none.
+    for number, action, status in ((2, "cancel", "pending"), (3, "decline", "denied")):
+        owner.say(id=number, method="tools/call", params={**ask, "arguments": OTHER})
+        question = await owner.question()
+        owner.say(id=question["id"], result={"action": action})
+        answer = await owner.reply(number)
+        assert answer["result"]["structuredContent"]["status"] == status
+    assert "the owner refused" in text(answer)
     for client in (owner, agent):
         client.connection.close()
