@@ -15,7 +15,7 @@ import msgspec
 
 from edged import log
 from edged.board.deadline import Deadline
-from edged.bus import Direction, Edge, Gpio, Line
+from edged.bus import Direction, Edge, EdgeDetection, Gpio, Line
 from edged.bus.settings import GpioConfig
 from edged.clock import Clock
 from edged.errors import BusyError, EdgedError, Fault, InvalidArgumentsError, NoDeviceError
@@ -40,6 +40,7 @@ class LineInfo(msgspec.Struct, frozen=True):
         error: why it cannot be used; empty when it can.
         edges: seen since the start, those that the kernel dropped included.
         lost: dropped ones among them.
+        edge: which of them are reported; none of an output.
     """
 
     name: str
@@ -50,6 +51,7 @@ class LineInfo(msgspec.Struct, frozen=True):
     error: str
     edges: int = 0
     lost: int = 0
+    edge: EdgeDetection = "none"
 
 
 class GpioLine:
@@ -81,6 +83,8 @@ class GpioLine:
         self._edges = self._lost = 0
         self._kept: deque[Edge] = deque(maxlen=KEPT)
         self._untold: list[Edge] = []
+        self._level: bool | None = None
+        """What an output was driven to last."""
         self._telling: asyncio.TimerHandle | None = None
         self._told_at = float("-inf")
         self._watchers: set[asyncio.Event] = set()
@@ -98,6 +102,7 @@ class GpioLine:
             error=self._error,
             edges=self._edges,
             lost=self._lost,
+            edge=config.edge,
         )
 
     async def start(self) -> None:
@@ -110,8 +115,6 @@ class GpioLine:
 
     async def stop(self) -> None:
         """An output to its safe level, after every write; then the line is given back."""
-        if self._telling is not None:
-            self._telling.cancel()
         if self._looking is not None:
             self._looking.cancel()
             await asyncio.wait([self._looking])
@@ -119,6 +122,8 @@ class GpioLine:
         self._end_pulse()
         async with self._lock:
             self._stopped, self._pulse = True, None
+            if self._telling is not None:
+                self._telling.cancel()
             line, self._line = self._line, None
             if line is None:
                 return
@@ -217,15 +222,27 @@ class GpioLine:
         for arrived in self._watchers:
             arrived.set()
         self._untold += edges
-        if self._telling is None:
+        self._tell_soon()
+
+    def _driven(self, value: bool) -> None:
+        """An output has a level now; it is told of where that is another than before."""
+        if value is not self._level:
+            self._level = value
+            self._tell_soon()
+
+    def _tell_soon(self) -> None:
+        if self._telling is None and not self._stopped:
             wait = max(0.0, self._told_at + EVENT_S - self._clock.monotonic())
             self._telling = asyncio.get_running_loop().call_later(wait, self._tell)
 
     def _tell(self) -> None:
-        """One event for all edges since the last one."""
+        """One event for all edges, or changes of the level, since the last one."""
         self._telling = None
-        edges, self._untold = self._untold, []
         self._told_at = self._clock.monotonic()
+        if self.config.direction == "output":
+            self._publish("gpio.level", {"line": self.name, "value": self._level})
+            return
+        edges, self._untold = self._untold, []
         last = edges[-1]
         now, monotonic = self._clock.now(), self._clock.monotonic()
         facts: dict[str, Any] = {
@@ -250,6 +267,7 @@ class GpioLine:
         self._end_pulse()
         async with self._use() as line:
             await line.set(value)
+            self._driven(value)
             # Until here the pulse would still have left it off.
             self._pulse = None
 
@@ -264,6 +282,7 @@ class GpioLine:
                     async with self._use() as line:
                         if not pulse.is_set():
                             await line.pulse(duration_s)
+                            self._driven(False)
                 else:
                     await self._give_long(pulse, duration_s)
         finally:
@@ -278,6 +297,7 @@ class GpioLine:
                 begun = not pulse.is_set()
                 if begun:
                     await line.set(True)
+                    self._driven(True)
             with suppress(TimeoutError):
                 async with asyncio.timeout(duration_s):
                     await pulse.wait()
@@ -291,6 +311,7 @@ class GpioLine:
                 # A write that came first has decided.
                 if self._pulse is pulse:
                     await line.set(False)
+                    self._driven(False)
         except EdgedError as error:
             log.error(f"gpio {self.name} may still be on: {error}")
             raise

@@ -1,7 +1,7 @@
 """Resources: sensors, lines, documentation of tools, media; and their subscriptions.
 
     edged://sensors/NAME   the last readings of a sensor, with units (JSON)
-    edged://lines/NAME     a GPIO line of the configuration (JSON)
+    edged://lines/NAME     a GPIO line of the configuration and its level (JSON)
     edged://tools/NAME     the documentation of a tool (Markdown)
     media://ID             what a result was too long for
 
@@ -18,7 +18,8 @@ from typing import Any, Protocol
 import msgspec
 
 from edged import jsonrpc
-from edged.errors import Fault, InvalidArgumentsError, NotFoundError, TooLargeError
+from edged.board import Board, LineInfo
+from edged.errors import EdgedError, Fault, InvalidArgumentsError, NotFoundError, TooLargeError
 from edged.identity import Caller
 from edged.mcp.asking import Asker
 from edged.mcp.server import Connection, page_of
@@ -38,9 +39,12 @@ WATCHED_MAX = 256
 
 _CHANGES = {
     "sensor": ("sensor.reading", "sensor.state", "sensor.alarm"),
-    "line": ("gpio.edge", "gpio.deadline"),
+    "line": ("gpio.edge", "gpio.level"),
 }
 """Events that say that one of these changed."""
+
+MUTE = ("input", "none")
+"""Direction and edges of a line that nothing is told of."""
 
 SENSORS, LINES, TOOLS = "edged://sensors/", "edged://lines/", "edged://tools/"
 
@@ -56,7 +60,7 @@ TEMPLATES = (
         "uriTemplate": LINES + "{name}",
         "name": "line",
         "title": "GPIO line",
-        "description": "A GPIO line of the board's configuration.",
+        "description": "A GPIO line of the board's configuration, with its level.",
         "mimeType": "application/json",
     },
     {
@@ -213,6 +217,8 @@ async def _contents(
             await asyncio.wait([waits])
         return [_document(connection, connection.scope(request), uri)]
     facts = _facts(connection, uri)
+    if isinstance(facts, LineInfo):
+        facts = await _with_level(control.services.board, facts)
     if facts is not None:
         text = msgspec.json.encode(facts).decode()
         return [{"uri": uri, "mimeType": "application/json", "text": text}]
@@ -232,6 +238,15 @@ def _facts(connection: Connection, uri: str) -> Any:
         lines = connection.control.services.board.lines
         return next((line for line in lines if line.name == name), None)
     return None
+
+
+async def _with_level(board: Board, info: LineInfo) -> dict[str, Any]:
+    facts: dict[str, Any] = msgspec.to_builtins(info)
+    try:
+        facts["value"] = await board.read_line(info.name)
+    except EdgedError as error:
+        facts["error"] = str(error)
+    return facts
 
 
 def _document(connection: Connection, session: Session, uri: str) -> dict[str, Any]:
@@ -271,7 +286,9 @@ def watch(connection: Connection, uri: str, tell: Callable[[], None]) -> Callabl
     kinds = {SENSORS: "sensor", LINES: "line"}
     key = kinds.get(uri.removesuffix(name))
     if key is not None:
-        if _facts(connection, uri) is None:
+        facts = _facts(connection, uri)
+        is_mute = isinstance(facts, LineInfo) and (facts.direction, facts.edge) == MUTE
+        if facts is None or is_mute:
             return None
         return control.services.events.subscribe(
             lambda event: tell() if event.data.get(key) == name else None, _CHANGES[key]

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from edged import results
+from edged.errors import BusyError
 from edged.identity import Caller
 from edged.mcp import server
 from edged.mcp.server import Connection
@@ -108,6 +109,17 @@ async def daemon(gate):
 
 
 @pytest.fixture
+async def wired():
+    """A client of the simulated board, which has lines."""
+    with tempfile.TemporaryDirectory(prefix="edged-offer-", dir="/var/tmp") as data:
+        os.chmod(data, 0o755)
+        async with running(data=data, http=False) as it:
+            one = Client(it.daemon)
+            yield it.daemon.services.board, one
+            one.connection.close()
+
+
+@pytest.fixture
 async def client(daemon):
     one = Client(daemon)
     yield one
@@ -169,6 +181,41 @@ async def test_a_subscribed_sensor_tells_of_its_readings(daemon, client):
     client.sent.clear()
     daemon.services.events.publish("sensor.reading", "", {"sensor": name, "values": {}})
     assert not client.sent
+
+
+async def test_a_subscribed_output_tells_of_its_level_and_has_it(wired):
+    """MCP, resources: what can be subscribed to says when it changes."""
+    (board, client), uri = wired, "edged://lines/led"
+    await client.ask("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}})
+    assert (await client.ask("resources/subscribe", {"uri": uri}))["result"] == {}
+    for value in (True, False):
+        await board.write_line("led", value)
+        note = await client.wait(lambda m: m.get("method") == "notifications/resources/updated")
+        assert note["params"] == {"uri": uri}
+        (text,) = (await client.ask("resources/read", {"uri": uri}))["result"]["contents"]
+        facts = json.loads(text["text"])
+        assert (facts["name"], facts["direction"], facts["value"]) == ("led", "output", value)
+
+
+async def test_an_input_that_reports_no_edges_cannot_be_subscribed_to(wired, monkeypatch):
+    board, client = wired
+    (info,) = (one for one in board.lines if one.name == "button")
+    mute = msgspec.structs.replace(info, edge="none")
+    monkeypatch.setattr(type(board), "lines", (mute,))
+    answer = await client.ask("resources/subscribe", {"uri": "edged://lines/button"})
+    assert "no resource 'edged://lines/button' that changes" in answer["error"]["message"]
+
+
+async def test_a_line_that_cannot_be_read_says_so_in_its_resource(wired, monkeypatch):
+    board, client = wired
+
+    async def read_line(_board, name):
+        raise BusyError(f"{name} is used by 'fan'")
+
+    monkeypatch.setattr(type(board), "read_line", read_line)
+    answer = await client.ask("resources/read", {"uri": "edged://lines/led"})
+    (text,) = answer["result"]["contents"]
+    assert json.loads(text["text"])["error"] == "led is used by 'fan'"
 
 
 async def test_skills_are_prompts(daemon, client):

@@ -203,9 +203,32 @@ async def test_an_output_goes_safe_when_nobody_drives_it_on(capsys):
         await board.write_line("pump", True)
         assert rig.gpio.level("GPIO17") is True
         await until(lambda: not rig.gpio.level("GPIO17"))
-        await until(lambda: rig.events)
-    assert rig.events == [("gpio.deadline", {"line": "pump"})]
+        await until(lambda: ("gpio.level", {"line": "pump", "value": False}) in rig.events)
+    assert rig.events.count(("gpio.deadline", {"line": "pump"})) == 1
     assert "gpio pump: nobody held it for 0.02 s" in capsys.readouterr().err
+
+
+async def test_an_output_tells_of_the_level_that_it_has_now():
+    """MCP, resources: who subscribes to a line hears of each change that lasts, and no flood."""
+    rig = Rig()
+
+    def levels():
+        return [facts["value"] for kind, facts in rig.events if kind == "gpio.level"]
+
+    async with rig.board as board:
+        await board.write_line("pump", True)
+        await until(lambda: levels() == [True])
+        for value in (True, False) * 20:
+            await board.write_line("pump", value)
+        await until(lambda: levels()[-1] is False)
+        assert len(levels()) == 2
+        await board.pulse_line("pump", 0.002)
+        await until(lambda: len(levels()) == 3)
+        await board.write_line("pump", False)
+        pulse = asyncio.create_task(board.pulse_line("pump", 60))
+        await until(lambda: levels()[-1])
+        pulse.cancel()
+        await until(lambda: levels()[-1] is False)
 
 
 async def test_a_long_pulse_ends_with_off_even_when_cancelled():
@@ -245,7 +268,7 @@ async def test_a_deadline_tries_again_until_the_output_is_safe(capsys, monkeypat
     async with rig.board as board:
         await board.write_line("pump", True)
         rig.gpio.faults = ["nack"] * 3
-        await until(lambda: rig.events)
+        await until(lambda: ("gpio.deadline", {"line": "pump"}) in rig.events)
         assert rig.gpio.level("GPIO17") is False
     said = capsys.readouterr().err
     assert said.count("gpio pump may not be in its safe state, trying again: ") == 1
