@@ -195,6 +195,7 @@ class Dispatcher:
         on_update: Update | None = None,
         masked: tuple[str, ...] = (),
         client: Client | None = None,
+        is_named: bool = False,
     ) -> Call:
         """Accept one call.
 
@@ -207,6 +208,8 @@ class Dispatcher:
             on_update: gets each update until the end.
             masked: what else is masked: secrets of the call that makes this one.
             client: what else than a result the calling program takes.
+            is_named: somebody wrote the name down (`calls:`, a job): a hidden tool need not
+                be found first.
 
         Raises:
             UnknownToolError, DeniedError, ToolUnavailableError, BusyError,
@@ -219,7 +222,7 @@ class Dispatcher:
         call.masked = masked or self._secrets
         call.client = client
         try:
-            params = self._accept(call, timeout_s)
+            params = self._accept(call, timeout_s, is_named)
         except EdgedError as error:
             self._audit(call, error.code, _reason(error))
             raise
@@ -237,7 +240,7 @@ class Dispatcher:
         self._run(call, tool, params, limit)
         return call
 
-    def _accept(self, call: Call, timeout_s: float | None) -> msgspec.Struct:
+    def _accept(self, call: Call, timeout_s: float | None, is_named: bool) -> msgspec.Struct:
         caller, name = call.caller, call.name
         if self._draining and not caller.depth:
             raise StoppingError
@@ -245,17 +248,15 @@ class Dispatcher:
             self._check_flights(caller.who)
         if timeout_s is not None and not timeout_s > 0:
             raise InvalidArgumentsError([Fault("timeout", "must be above 0 seconds")])
-        call.tool = tool = self._find(caller, call.session, name)
+        call.tool = tool = self._find(caller, call.session, name, is_named)
         self._require_enabled(tool)
         return arguments.decode(tool, call.raw)
 
-    def check(
-        self, caller: Caller, session: Session | None, name: str, raw: bytes
-    ) -> msgspec.Struct:
+    def check(self, caller: Caller, name: str, raw: bytes) -> msgspec.Struct:
         """Refuse what `start` would refuse for the caller's rights or for the arguments.
 
         Nothing is run, and nothing audited: it is asked before something is set up that
-        will call.
+        will call by that name.
 
         Returns:
             The arguments, decoded.
@@ -264,11 +265,11 @@ class Dispatcher:
             UnknownToolError, DeniedError, ToolUnavailableError, InvalidArgumentsError: as
                 `start`.
         """
-        tool = self._find(caller, session, name)
+        tool = self._find(caller, None, name, True)
         self._require_enabled(tool)
         return arguments.decode(tool, raw)
 
-    def _find(self, caller: Caller, session: Session | None, name: str) -> Tool:
+    def _find(self, caller: Caller, session: Session | None, name: str, is_named: bool) -> Tool:
         if caller.allowed is not None and name not in caller.allowed:
             raise DeniedError(
                 f"this tool may not call {name[:NAME_MAX]!r}: add it to `calls:` in its TOOL.md"
@@ -278,9 +279,10 @@ class Dispatcher:
         if caller.depth > MAX_DEPTH:
             deep = f"tools called tools {MAX_DEPTH} deep"
             raise DeniedError(f"{deep}: {name[:NAME_MAX]!r} is not called")
-        tool = self.registry.find(caller.user, name, session)
+        find = self.registry.find
+        tool = find(caller.user, name, session, is_named=is_named)
         if tool.renew is not None and tool.renew():
-            tool = self.registry.find(caller.user, name, session)
+            tool = find(caller.user, name, session, is_named=is_named)
         return tool
 
     def _require_channel(self, caller: Caller, name: str) -> None:

@@ -38,7 +38,6 @@ class Errands:
     async def check(
         self,
         caller: Caller,
-        session: Session | None,
         name: str,
         raw: bytes,
         by: Caller | None = None,
@@ -47,8 +46,7 @@ class Errands:
 
         Args:
             caller: whose rights it will have.
-            session: where a hidden tool was promoted.
-            name: the tool's.
+            name: the tool's; a hidden one need not be found first, here and in `call`.
             raw: JSON of the arguments.
             by: who sets it up, where that is another.
 
@@ -61,7 +59,7 @@ class Errands:
         """
         self.may_begin(by or caller, name)
         await self._look(caller.user, name)
-        params: Any = self._dispatcher.check(caller, session, name, raw)
+        params: Any = self._dispatcher.check(caller, name, raw)
         services = self._dispatcher.services
         given = msgspec.to_builtins(params)
         paths = [text for text in given.values() if isinstance(text, str) and text[:1] == "/"]
@@ -106,16 +104,12 @@ class Errands:
     async def call(self, caller: Caller, name: str, raw: bytes) -> Result:
         """Call a tool and wait for its end.
 
-        A hidden tool is reached for this one call: whoever set it up had promoted it.
-
         Raises:
             EdgedError: the call was refused.
         """
         await self._look(caller.user, name)
         session = Session(caller.session, self._dispatcher.services.clock, by_clock=False)
-        if name in self._registry.view(caller.user).hidden:
-            session.promote([name], 1)
-        return await self._dispatcher.start(caller, session, name, raw).wait()
+        return await self._dispatcher.start(caller, session, name, raw, is_named=True).wait()
 
     def shown(self, user: str, name: str, given: dict[str, Any]) -> dict[str, Any]:
         """Arguments for people: without the sensitive ones, and none of a tool that is gone."""
@@ -138,12 +132,13 @@ class Errands:
         Args:
             caller: whose rights it has, in a session of its own.
             patterns: names, or beginnings of names with `*` last, of those that it may
-                call; None is all that the caller may.
+                call; None is all that the caller may. A hidden tool whose whole name is
+                among them need not be found.
             found: hidden tools that it need not find again.
             turns: for how many.
         """
         made = Toolbox(self._dispatcher, self._look, self._wait_fresh, caller, patterns)
-        made.give(found, turns)
+        made.give(found | {*(patterns or ())}, turns)
         return made
 
     async def names(self, user: str) -> frozenset[str]:
@@ -191,9 +186,8 @@ class Toolbox:
         self._session = Session(caller.session, dispatcher.services.clock, by_clock=False)
 
     def give(self, names: frozenset[str], turns: int) -> None:
-        """Make hidden tools callable, those that there are."""
-        there = self._dispatcher.registry.view(self._caller.user).hidden
-        self._session.promote(names & there.keys(), turns)
+        """Make hidden tools callable, those too that come later."""
+        self._session.promote(names, turns)
 
     async def definitions(self, form: str) -> list[dict[str, Any]]:
         """Those that it is told of now: enabled ones, and hidden ones that it found."""

@@ -62,9 +62,12 @@ class UnknownToolError(EdgedError, LookupError):
     code = "unknown_tool"
     name: str = ""
 
-    def __init__(self, name: str, nearest: str = "") -> None:
+    def __init__(self, name: str, nearest: str = "", *, is_hidden: bool = False) -> None:
         self.name = name
         hint = f"; did you mean {nearest!r}?" if nearest else ""
+        if is_hidden:
+            search = "tool_search_tool_bm25 or tool_search_tool_regex"
+            hint = f" is unlocked: it is hidden, and is called once {search} found it"
         super().__init__(f"no tool named {name!r}{hint}")
 
 

@@ -318,8 +318,16 @@ class Registry:
             (hidden if tool.hidden else tools)[name] = tool
         return View(dict(sorted(tools.items())), dict(sorted(hidden.items())), rows)
 
-    def find(self, user: str, name: str, session: Session | None) -> Tool:
+    def find(
+        self, user: str, name: str, session: Session | None, *, is_named: bool = False
+    ) -> Tool:
         """The tool that a call by `name` reaches.
+
+        Args:
+            user: who calls.
+            name: the tool's.
+            session: where hidden tools are promoted.
+            is_named: a hidden tool is reached unpromoted.
 
         Raises:
             UnknownToolError: none, or a hidden one that is not promoted.
@@ -328,10 +336,13 @@ class Registry:
         tool = view.tools.get(name)
         if tool is None:
             tool = view.hidden.get(name)
-            if tool is None or session is None or name not in session.promoted():
+            is_reached = is_named or (session is not None and name in session.promoted())
+            if tool is None:
                 from edged.yamlio import nearest  # noqa: PLC0415  only for an error message
 
                 raise UnknownToolError(name[:NAME_MAX], nearest(name, view.tools))
+            if not is_reached:
+                raise UnknownToolError(name, is_hidden=True)
         return tool
 
     def status(self, tool: Tool) -> tuple[Status, str]:

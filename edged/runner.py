@@ -521,7 +521,9 @@ class Runner:
             )
             session = ctx.session
             raw = msgspec.json.encode(params)
-            call = self._dispatcher.start(caller, session, name, raw, masked=ctx.masked)
+            call = self._dispatcher.start(
+                caller, session, name, raw, masked=ctx.masked, is_named=True
+            )
             result: dict[str, Any] = msgspec.to_builtins(await call.wait())
             return result
 

@@ -92,7 +92,7 @@ def lacking(client: Client, name: str) -> str:
     except EdgedError:
         return ""
     for row in rows:
-        if os.path.basename(row.get("source", "")) == name:
+        if os.path.basename(row.get("source", "")) == name != row["name"]:
             return f"the tool in {row['source']} is named {row['name']!r}"
     # A directory of tools that cannot be read stands there by its path.
     return "; ".join(row["problem"] for row in rows if row["name"] == row.get("source"))

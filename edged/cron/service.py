@@ -79,7 +79,7 @@ class Errands(Protocol):
     """How jobs reach tools; see `edged.errands.Errands`."""
 
     async def check(
-        self, caller: Caller, session: Any, name: str, raw: bytes, by: Caller | None = None
+        self, caller: Caller, name: str, raw: bytes, by: Caller | None = None
     ) -> tuple[str, ...]:
         """Raise what a call would be refused with; what may be otherwise when it is made."""
 
@@ -244,7 +244,7 @@ class Cron:
         found = await self._thread.run(self._jobs.runs, row.job.id, runs)
         return self._view(row, found)
 
-    async def add(self, caller: Caller, session: Any, spec: Spec) -> Answer:
+    async def add(self, caller: Caller, spec: Spec) -> Answer:
         """Add a job; it is on disk when this returns.
 
         Raises:
@@ -270,13 +270,13 @@ class Cron:
             allowed=None if caller.allowed is None else tuple(sorted(caller.allowed)),
         )
         job = _with(job, spec)
-        warnings = await self._check(job, caller, session, caller)
+        warnings = await self._check(job, caller, caller)
         state = State(due=schedule.first(now, self._zone(schedule)), dealt=now)
         await self._whole(self._store(job, state))
         self._tell("job.added", job)
         return Answer(self._view(Row(job, state, None)), warnings=warnings)
 
-    async def update(self, caller: Caller, session: Any, ref: str, spec: Spec) -> Answer:
+    async def update(self, caller: Caller, ref: str, spec: Spec) -> Answer:
         """Change a job: what is unsaid stays, an empty command, message or tool goes.
 
         Raises:
@@ -298,8 +298,8 @@ class Cron:
         if schedule is not None:
             changed = msgspec.structs.replace(changed, schedule=schedule)
             planned = State(due=schedule.first(now, self._zone(schedule)), dealt=now)
-        # As the job will call; a hidden tool is looked for where its caller found it.
-        warnings = await self._check(changed, changed.caller, session, caller)
+        # As the job will call.
+        warnings = await self._check(changed, changed.caller, caller)
         state = await self._whole(self._change(self._jobs.save, changed, planned))
         self._tell("job.updated", changed)
         return Answer(self._view(Row(changed, state, last)), warnings=warnings)
@@ -358,7 +358,6 @@ class Cron:
     async def act(
         self,
         caller: Caller,
-        session: Any,
         action: Action,
         ref: str = "",
         spec: Spec | None = None,
@@ -373,13 +372,13 @@ class Cron:
         if action == "list":
             return await self.page(caller, limit, offset)
         if action == "add":
-            return await self.add(caller, session, spec or Spec())
+            return await self.add(caller, spec or Spec())
         if not ref:
             raise wrong("is required: list shows the ids", "id")
         if action == "get":
             return await self.get(caller, ref)
         if action == "update":
-            return await self.update(caller, session, ref, spec or Spec())
+            return await self.update(caller, ref, spec or Spec())
         if action == "remove":
             return await self.remove(caller, ref)
         if action == "run":
@@ -471,7 +470,7 @@ class Cron:
             for name in job.calls:
                 self._errands.may_begin(caller, name)
 
-    async def _check(self, job: Job, caller: Caller, session: Any, by: Caller) -> tuple[str, ...]:
+    async def _check(self, job: Job, caller: Caller, by: Caller) -> tuple[str, ...]:
         """Refuse a job that could not run; returns what may keep it from running later.
 
         Raises:
@@ -491,7 +490,7 @@ class Cron:
         for name, arguments in _steps(job):
             raw = msgspec.json.encode(arguments)
             try:
-                warnings += await self._errands.check(caller, session, name, raw, by)
+                warnings += await self._errands.check(caller, name, raw, by)
             except UnknownToolError as error:
                 field = {"exec": "command", job.tool: "tool", "spawn": "task"}.get(name, name)
                 raise wrong(f"needs a tool that is not here: {error}", field) from None

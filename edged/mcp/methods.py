@@ -253,11 +253,10 @@ def _scan(connection: Connection, request: Request) -> None:
 def _jobs(connection: Connection, request: Request) -> None:
     params = _given(request, _JobsParams)
     action = "get" if params.action == "show" else params.action
-    scope = connection.scope(request)
 
     async def act() -> dict[str, Any]:
         found = await connection.control.services.cron().act(
-            connection.caller, scope, action, params.id, params.job, params.limit, params.offset
+            connection.caller, action, params.id, params.job, params.limit, params.offset
         )
         return msgspec.to_builtins(found)  # type: ignore[no-any-return]  # a Struct becomes a dict
 

@@ -52,7 +52,7 @@ async def cron(params: Cron, ctx: Context) -> Result:
     action = params.action or _action(params)
     spec = Spec(**{name: getattr(params, name) for name in Spec.__struct_fields__})
     found = await service.act(
-        ctx.caller, ctx.session, action, params.id or "", spec, params.limit, params.offset
+        ctx.caller, action, params.id or "", spec, params.limit, params.offset
     )
     value = msgspec.to_builtins(found)
     return results.text(_TEXTS[action](value), structured=value)

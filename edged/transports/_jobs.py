@@ -33,7 +33,7 @@ async def add_job(request: Request) -> StreamResponse:
     """Add a job; it is on disk when this is answered."""
     spec = await request.body(Spec)
     cron = request.api.control.services.cron()
-    done = await cron.add(request.caller, request.session, spec)
+    done = await cron.add(request.caller, spec)
     return request.reply(done, 201, {"Location": f"/api/jobs/{done.job.id}"})
 
 
@@ -48,7 +48,7 @@ async def update_job(request: Request) -> StreamResponse:
     spec = await request.body(Spec)
     cron = request.api.control.services.cron()
     job_id = request.params["id"]
-    return request.reply(await cron.update(request.caller, request.session, job_id, spec))
+    return request.reply(await cron.update(request.caller, job_id, spec))
 
 
 async def remove_job(request: Request) -> StreamResponse:

@@ -65,14 +65,14 @@ class _Jobs:
 
     async def grow(self, count: int) -> None:
         for _ in range(count):
-            await self.cron.add(OWNER, None, Spec(schedule="0 9 1 1 *", tool="work"))
+            await self.cron.add(OWNER, Spec(schedule="0 9 1 1 *", tool="work"))
 
     async def add_s(self) -> float:
         """Median time of one `add`."""
         spans = []
         for _ in range(SAMPLES):
             begun = time.perf_counter()
-            await self.cron.add(OWNER, None, Spec(schedule="0 9 1 1 *", tool="work"))
+            await self.cron.add(OWNER, Spec(schedule="0 9 1 1 *", tool="work"))
             spans.append(time.perf_counter() - begun)
         return statistics.median(spans)
 
@@ -81,7 +81,7 @@ class _Jobs:
         at = time.time() + AHEAD_S * 3
         for _ in range(SAMPLES):
             spec = Spec(at_seconds=max(at - time.time(), 1.0), tool="work")
-            await self.cron.add(OWNER, None, spec)
+            await self.cron.add(OWNER, spec)
         self.ended.clear()
         self.waits.clear()
         self.wanted = SAMPLES

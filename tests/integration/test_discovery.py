@@ -87,6 +87,37 @@ def test_the_command_line_finds_and_calls(daemon):
     assert "no tool named" in daemon.cli("call", "hello", "name=Ada").stderr
 
 
+def test_the_command_line_says_that_a_tool_is_hidden(daemon):
+    done = daemon.cli("call", "hello", "name=Ada")
+    assert done.returncode == 1
+    told = " ".join(done.stderr.split())
+    assert (
+        "no tool named 'hello' is unlocked: it is hidden, and is called once tool_search" in told
+    )
+    assert "is named" not in told
+
+
+def test_a_tool_reaches_the_hidden_tool_that_its_calls_name(daemon):
+    """Contract, section 6: `calls:`; nobody searches for what its author wrote down."""
+    manifest = (
+        "---\nname: greeter\ndescription: Greets.\nversion: 1\nlanguage: bash\n"
+        "calls: [hello]\n---\n"
+    )
+    source = "edged-call hello name=Ada && edged-call gpio action=list\n"
+    daemon.lay("greeter", {"TOOL.md": manifest, "index.sh": source})
+    result = daemon.call("greeter")
+    assert result.is_error
+    assert "Hello, Ada!" in result.for_llm
+    assert "may not call 'gpio': add it to `calls:`" in result.for_llm
+    # A job of it does so too.
+    assert (
+        daemon.cli(
+            "call", "cron", "schedule=in 1h", "tool=hello", 'arguments={"name": "Ada"}'
+        ).returncode
+        == 0
+    )
+
+
 def test_http_finds_and_calls_within_a_named_session(daemon):
     """Contract, section 4: the header `Edged-Session`."""
 

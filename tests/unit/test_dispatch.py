@@ -891,7 +891,7 @@ async def test_tool_of_some_channels_is_called_from_no_other(core, channel, chat
         with pytest.raises(DeniedError, match=f"not be called from channel '{channel}'"):
             dispatcher.start(caller, None, "greet", b"")
         with pytest.raises(DeniedError, match=r"tools\.greet\.channels"):
-            dispatcher.check(caller, None, "greet", b"")
+            dispatcher.check(caller, "greet", b"")
         assert core.audited()[-1].outcome == "denied"
     if channel:
         with pytest.raises(DeniedError):

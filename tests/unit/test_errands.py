@@ -8,7 +8,6 @@ import pytest
 from edged import results
 from edged.errands import Errands
 from edged.errors import DeniedError, InvalidArgumentsError, ToolUnavailableError, UnknownToolError
-from edged.registry import Session
 from edged.tool import tool
 
 
@@ -37,17 +36,17 @@ def errands(core):
 
 async def test_check_refuses_what_a_call_would_be_refused(core, errands):
     """Contract, section 1: checked when it is set up, and again when it runs."""
-    await errands.check(core.agent, None, "login", b'{"user": "ada"}')
+    await errands.check(core.agent, "login", b'{"user": "ada"}')
     with pytest.raises(InvalidArgumentsError, match="usr"):
-        await errands.check(core.agent, None, "login", b'{"usr": "ada"}')
+        await errands.check(core.agent, "login", b'{"usr": "ada"}')
     with pytest.raises(UnknownToolError):
-        await errands.check(core.agent, None, "no_such", b"")
+        await errands.check(core.agent, "no_such", b"")
     limited = msgspec.structs.replace(core.agent, allowed=frozenset({"other"}))
     with pytest.raises(DeniedError):
-        await errands.check(limited, None, "login", b"")
+        await errands.check(limited, "login", b"")
     core.registry.set_switches({"login": False})
     for refused in (
-        errands.check(core.agent, None, "login", b""),
+        errands.check(core.agent, "login", b""),
         errands.call(core.agent, "login", b""),
     ):
         with pytest.raises(ToolUnavailableError, match="disabled"):
@@ -61,14 +60,32 @@ async def test_call_is_its_callers(core, errands):
     assert [record.tool for record in core.audited()] == ["login"]
 
 
-async def test_hidden_tool_is_reached_where_its_caller_had_found_it(core, errands):
-    """Contract, section 9: promoted in the session in which the job was made."""
-    session = Session("s", core.clock, by_clock=False)
-    with pytest.raises(UnknownToolError):
-        await errands.check(core.agent, session, "hidden", b"")
-    session.promote(["hidden"], 1)
-    await errands.check(core.agent, session, "hidden", b"")
+async def test_a_job_reaches_the_hidden_tool_that_it_names(core, errands):
+    """Nobody searches for what is written down, and no session is there to search in."""
+    await errands.check(core.agent, "hidden", b"")
     assert (await errands.call(core.agent, "hidden", b"")).for_llm == "found"
+    session = core.control.session(core.agent)
+    with pytest.raises(
+        UnknownToolError, match="'hidden' is unlocked: it is hidden, and is called"
+    ):
+        core.dispatcher.start(core.agent, session, "hidden", b"")
+
+
+@pytest.mark.parametrize(("patterns", "is_told"), [(["hidden"], True), (["hid*"], False)])
+async def test_a_subagent_is_told_of_the_hidden_tool_that_its_permissions_name(
+    core, errands, patterns, is_told
+):
+    """A whole name was written down; a beginning with `*` only allows what is found."""
+    tools = errands.tools(core.agent, tuple(patterns), turns=3)
+    for _ in range(3):
+        rows = await tools.definitions("mcp")
+        assert [row["name"] for row in rows] == ["hidden"] * is_told
+        if is_told:
+            assert (await tools.call("hidden", b"")).for_llm == "found"
+        else:
+            with pytest.raises(UnknownToolError, match="it is hidden"):
+                await tools.call("hidden", b"")
+        tools.turn()
 
 
 async def test_sensitive_arguments_are_not_shown(core, errands):

@@ -75,6 +75,10 @@ def test_an_unknown_tool_is_told_with_the_nearest_name():
         "no tool named 'helo'; did you mean 'hello'?"
     )
     assert str(errors.UnknownToolError("x")) == "no tool named 'x'"
+    assert str(errors.UnknownToolError("x", is_hidden=True)) == (
+        "no tool named 'x' is unlocked: it is hidden, and is called once tool_search_tool_bm25 "
+        "or tool_search_tool_regex found it"
+    )
 
 
 def test_all_faults_of_the_arguments_are_in_one_message():

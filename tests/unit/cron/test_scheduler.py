@@ -352,6 +352,6 @@ async def test_job_that_is_removed_while_it_runs_ends_and_is_gone(world):
 
 async def test_changed_schedule_holds_at_once(world):
     job = await world.add(schedule="0 9 * * *")
-    await world.cron.update(OWNER, None, job.id, Spec(every_seconds=120))
+    await world.cron.update(OWNER, job.id, Spec(every_seconds=120))
     await world.pass_time(240)
     assert world.runs(job.id) == [NOW + 120, NOW + 240]

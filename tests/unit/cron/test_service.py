@@ -133,7 +133,7 @@ async def test_agent_sees_and_manages_its_users_jobs_alone(world):
         with pytest.raises(NotFoundError, match="no job"):
             await act(AGENT, other.id)
     with pytest.raises(NotFoundError):
-        await world.cron.update(AGENT, None, other.id, Spec(command="ls"))
+        await world.cron.update(AGENT, other.id, Spec(command="ls"))
     await world.cron.remove(OWNER, other.id)
 
 
@@ -142,7 +142,7 @@ async def test_agent_changes_no_job_that_runs_with_an_owners_rights(world):
     job = await world.add(schedule="every 1h")
     assert (await world.get(job.id, LOCAL_AGENT)).role == "owner"
     for act in (
-        world.cron.update(LOCAL_AGENT, None, job.id, Spec(command="id")),
+        world.cron.update(LOCAL_AGENT, job.id, Spec(command="id")),
         world.cron.run(LOCAL_AGENT, job.id),
         world.cron.enable(LOCAL_AGENT, job.id, False),
         world.cron.remove(LOCAL_AGENT, job.id),
@@ -153,7 +153,7 @@ async def test_agent_changes_no_job_that_runs_with_an_owners_rights(world):
 
 async def test_job_of_an_agent_keeps_its_rights_when_an_owner_changes_it(world):
     job = await world.add(AGENT, schedule="in 1m")
-    await world.cron.update(OWNER, None, job.id, Spec(name="kept"))
+    await world.cron.update(OWNER, job.id, Spec(name="kept"))
     await world.pass_time(60)
     ((_, caller, _, _),) = world.errands.calls
     assert (caller.user, caller.role, caller.door) == (AGENT.user, "agent", "internal")
@@ -176,9 +176,9 @@ async def test_job_is_changed_and_run_from_the_chat_that_it_was_added_from(world
     """Else a chat that may not run commands would have a job of another chat run them."""
     ops = msgspec.structs.replace(AGENT, channel="ops", chat_id="1")
     chat = msgspec.structs.replace(AGENT, channel="telegram", chat_id="7")
-    job = (await world.cron.add(ops, None, Spec(schedule="every 1h", command="ls"))).job
+    job = (await world.cron.add(ops, Spec(schedule="every 1h", command="ls"))).job
     for act in (
-        world.cron.update(chat, None, job.id, Spec(command="id")),
+        world.cron.update(chat, job.id, Spec(command="id")),
         world.cron.run(chat, job.id),
         world.cron.enable(chat, job.id, False),
         world.cron.remove(chat, job.id),
@@ -186,7 +186,7 @@ async def test_job_is_changed_and_run_from_the_chat_that_it_was_added_from(world
         with pytest.raises(DeniedError, match="was added from ops 1"):
             await act
     for caller in (ops, AGENT, OWNER):
-        await world.cron.update(caller, None, job.id, Spec(command="id"))
+        await world.cron.update(caller, job.id, Spec(command="id"))
 
 
 async def test_command_from_a_channel_that_may_not_is_refused_with_the_setting(world):
@@ -207,16 +207,16 @@ async def test_command_from_a_channel_that_may_not_is_refused_with_the_setting(w
 async def test_whole_life_of_a_job_is_in_reach(world):
     """Faults 63 and 37: jobs cannot be managed from a chat."""
     act = world.cron.act
-    job = (await act(AGENT, None, "add", spec=Spec(schedule="every 1h", command="ls"))).job
-    assert (await act(AGENT, None, "list")).total == 1
-    await act(AGENT, None, "update", job.id, Spec(name="list files", command="ls -l"))
-    found = await act(AGENT, None, "get", "list files")
+    job = (await act(AGENT, "add", spec=Spec(schedule="every 1h", command="ls"))).job
+    assert (await act(AGENT, "list")).total == 1
+    await act(AGENT, "update", job.id, Spec(name="list files", command="ls -l"))
+    found = await act(AGENT, "get", "list files")
     assert (found.id, found.command) == (job.id, "ls -l")
-    assert (await act(AGENT, None, "disable", job.id)).job.state == "disabled"
-    assert (await act(AGENT, None, "enable", job.id)).job.state == "waiting"
-    assert (await act(AGENT, None, "run", job.id)).run.status == "ok"
-    assert (await act(AGENT, None, "remove", job.id)).status == "removed"
-    assert (await act(AGENT, None, "list")).total == 0
+    assert (await act(AGENT, "disable", job.id)).job.state == "disabled"
+    assert (await act(AGENT, "enable", job.id)).job.state == "waiting"
+    assert (await act(AGENT, "run", job.id)).run.status == "ok"
+    assert (await act(AGENT, "remove", job.id)).status == "removed"
+    assert (await act(AGENT, "list")).total == 0
     kinds = [kind for kind, user, _ in world.events if user == AGENT.user]
     assert kinds == [
         "job.added", "job.updated", "job.updated", "job.updated", "job.start", "job.end",
@@ -250,7 +250,7 @@ async def test_one_time_job_that_is_over_is_not_switched_on(world):
     await world.cron.enable(OWNER, job.id, False)
     with pytest.raises(InvalidArgumentsError, match="was due once, and is done: give it another"):
         await world.cron.enable(OWNER, job.id, True)
-    answer = await world.cron.update(OWNER, None, job.id, Spec(schedule="in 2m"))
+    answer = await world.cron.update(OWNER, job.id, Spec(schedule="in 2m"))
     assert answer.job.next_run is None
     answer = await world.cron.enable(OWNER, job.id, True)
     assert answer.job.state == "waiting"
@@ -335,7 +335,7 @@ async def test_message_goes_to_the_channel_and_chat_that_were_named(world, said)
     sent = json.loads(raw)
     assert (name, sent["channel"], sent["chat_id"]) == ("message", "telegram", "42")
     assert (caller.channel, caller.chat_id) == ("matrix", "7")
-    answer = await world.cron.update(AGENT, None, job.id, Spec(channel="", chat_id=""))
+    answer = await world.cron.update(AGENT, job.id, Spec(channel="", chat_id=""))
     assert (answer.job.channel, answer.job.chat_id) == ("matrix", "7")
 
 
@@ -351,7 +351,7 @@ async def test_message_to_an_unknown_channel_is_refused_when_it_is_added(world):
     assert (await world.cron.page(OWNER)).total == 0
     job = await world.add(schedule="every 1h", message="tea")
     with pytest.raises(EdgedError, match="no channel 'pigeon'"):
-        await world.cron.update(OWNER, None, job.id, Spec(channel="pigeon"))
+        await world.cron.update(OWNER, job.id, Spec(channel="pigeon"))
 
 
 async def test_channel_to_send_to_opens_no_commands(world):
@@ -412,7 +412,7 @@ async def test_caller_who_goes_away_leaves_a_job_whole(world):
     world.turns = 2
     for turns in range(12):
         task = asyncio.ensure_future(
-            world.cron.add(OWNER, None, Spec(at_seconds=60, tool="work", name=f"j{turns}"))
+            world.cron.add(OWNER, Spec(at_seconds=60, tool="work", name=f"j{turns}"))
         )
         for _ in range(turns):
             await asyncio.sleep(0)
@@ -533,7 +533,7 @@ async def test_change_while_a_job_runs_repeats_no_run(world):
         return ()
 
     world.errands.check = meanwhile
-    changing = asyncio.ensure_future(world.cron.update(OWNER, None, job.id, Spec(name="renamed")))
+    changing = asyncio.ensure_future(world.cron.update(OWNER, job.id, Spec(name="renamed")))
     await changing
     await world.pass_time(60)
     assert world.runs(job.id) == [NOW + 60, NOW + 120]

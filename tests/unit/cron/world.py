@@ -50,7 +50,7 @@ class Errands:
         self.channels = {"", "telegram"}
         self.outcomes = {}
 
-    async def check(self, caller, session, name, raw, by=None):
+    async def check(self, caller, name, raw, by=None):
         if name not in self.known:
             raise EdgedError(f"no tool named {name!r}")
         channel = json.loads(raw).get("channel", "")
@@ -236,7 +236,7 @@ class World:
         said = (
             {"tool": "work", **said} if not {"command", "message", "task"} & said.keys() else said
         )
-        made = (await self.cron.add(caller, None, Spec(**said))).job
+        made = (await self.cron.add(caller, Spec(**said))).job
         await self.idle()
         return made
 
