@@ -53,6 +53,9 @@ ROUNDS_MAX = 8
 ERROR_MAX = 2_000
 """Characters of a peer's error that are repeated."""
 
+STRANGE_MAX = 80
+"""Characters that are shown of a line that is no message."""
+
 PENDING_MAX = 256
 """Requests to one server that wait for an answer."""
 
@@ -233,6 +236,7 @@ class Client:
         skipped: lines that were no messages, answers that nobody waited for, and the like.
         useful: bytes of answers that were waited for.
         on_tools_changed: called when the server says that its list changed.
+        on_strange: called with the first line that is no message, as it may be shown.
     """
 
     def __init__(
@@ -254,6 +258,7 @@ class Client:
         self.skipped = 0
         self.useful = 0
         self.on_tools_changed: Callable[[], None] = lambda: None
+        self.on_strange: Callable[[str], None] | None = None
         self._respond = respond
         self._probe_s = probe_s
         self._own = instance
@@ -291,6 +296,9 @@ class Client:
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
             # A banner, a log line, half a message: never the end of a session.
             self.skipped += 1
+            if self.on_strange is not None and (text := _printable(line)):
+                tell, self.on_strange = self.on_strange, None
+                tell(text)
             return
         if message.method is not None:
             self._asked(message)
@@ -773,3 +781,10 @@ def _name_of(raw: bytes) -> str:
         return repr(str(msgspec.json.decode(raw, type=_Named).name)[:60])
     except (msgspec.DecodeError, RecursionError):
         return "without a name"
+
+
+def _printable(line: bytes) -> str:
+    """What people are shown of a line; empty where there is nothing to see."""
+    text = line[: 4 * STRANGE_MAX].decode("utf-8", "replace").strip()
+    shown = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
+    return shown if len(shown) <= STRANGE_MAX else f"{shown[:STRANGE_MAX]}\N{HORIZONTAL ELLIPSIS}"

@@ -56,6 +56,8 @@ class Timing(msgspec.Struct, frozen=True):
     """Changes of the list within are one."""
     restless: float = 5.0
     """A list that changed less than so long ago is not asked for again before that."""
+    strange: float = 5.0
+    """After which a test no longer waits for one that begins with what is no message."""
     update: float = 0.05
     """Between two updates of one call."""
     flood: float = 10.0
@@ -145,6 +147,8 @@ class Server:
         self.name, self.settings = name, settings
         self.state: State = "asleep"
         self.error = ""
+        self.doubt = ""
+        """Why the start under way may come to nothing."""
         self.era = known.era if known is not None else None
         self.left_out: tuple[str, ...] = ()
         self.count = 0
@@ -255,6 +259,9 @@ class Server:
         self._starts += 1
         self._list_due = None
         client = Client(instance=self._instance)
+        self.doubt = ""
+        if self.settings.link == "stdio":
+            client.on_strange = self._on_strange
         link: Opened | None = None
         limit = seconds(self.settings.connect)
         listener: asyncio.Task[None] | None = None
@@ -268,6 +275,7 @@ class Server:
                     listing = await client.tools()
             except TimeoutError:
                 text = f"it did not answer within {limit:g} s of its start"
+                text += f"; {self.doubt}" if self.doubt else ""
                 raise UpstreamError(text + self._offline()) from None
             except UpstreamError:
                 # That it is gone says more than that it does not answer.
@@ -311,11 +319,19 @@ class Server:
         for problem in self.left_out:
             log.warning(f"MCP server {self.name}: left out: {problem}")
         self._client = client
+        client.on_strange = None
         client.on_tools_changed = self._on_changes
         self._used = asyncio.get_running_loop().time()
         self._logged = ""
         self._set("ready", "")
         self._settle_next(client)
+
+    def _on_strange(self, line: str) -> None:
+        """It wrote what is no message; told before its time is over, for it may never answer."""
+        self.doubt = self._plain(
+            f"it wrote {line!r} to its standard output, which is for MCP's messages alone"
+        )
+        self._set("starting", self.doubt)
 
     def _on_changes(self) -> None:
         """Its list changed; many changes soon after another are one."""
@@ -418,6 +434,24 @@ class Server:
             return outcome
         raise outcome
 
+    async def tried(self) -> Client:
+        """The session, as `ready`; given up early where the start begins with no message.
+
+        Raises:
+            UpstreamError: it does not start, or not soon.
+        """
+        ready = asyncio.ensure_future(self.ready())
+        try:
+            await asyncio.wait([ready], timeout=self._timing.strange)
+            if not ready.done() and self.doubt:
+                raise UpstreamError(
+                    f"MCP server {self.name}: {self.doubt}, and did not answer so far; it is "
+                    f"waited for, {seconds(self.settings.connect):g} s in all"
+                )
+            return await ready
+        finally:
+            ready.cancel()
+
     def renew(self) -> None:
         """Open the link anew, at once."""
         if self._client is not None:
@@ -507,8 +541,10 @@ class Server:
         """How it is."""
         client, link = self._client, self._link
         errors = link.errors if link is not None else self._errors
+        # One that fails again and again is not shown as if all were well with it.
+        is_failing = self.state == "starting" and self._failures
         return Health(
-            self.state,
+            "failed" if is_failing else self.state,
             self.settings.link,
             self.count,
             self.error,

@@ -458,7 +458,7 @@ class Servers:
         limit = seconds(server.settings.connect)
         try:
             async with asyncio.timeout(2 * limit):
-                client = await server.ready()
+                client = await server.tried()
                 await client.tools()
         except TimeoutError:
             raise UpstreamError(f"MCP server {name}: no answer within {2 * limit:g} s") from None

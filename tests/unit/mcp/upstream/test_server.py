@@ -247,6 +247,52 @@ async def test_a_start_without_an_end_is_given_up(world):
     assert world.links[0].closed
 
 
+class Chatty(Link):
+    """Prints to standard output, as a server must not."""
+
+    def send(self, message):
+        self.client.receive(b"hello \x1b[1m world\n")
+        self.client.receive(b"again")
+        super().send(message)
+
+
+@pytest.fixture
+def chatty(world, monkeypatch):
+    monkeypatch.setitem(globals(), "Link", Chatty)
+    return world
+
+
+async def test_who_prints_and_does_not_answer_is_told_why(chatty):
+    """The commonest fault of such a server: told at once, and by a test before its time is over."""
+    chatty.answers["initialize"] = None
+    chatty.server(connect="10m", timing=msgspec.structs.replace(FAST, strange=0.01))
+    said = "it wrote 'hello �[1m world' to its standard output, which is for MCP's messages alone"
+    with pytest.raises(UpstreamError, match="so far; it is waited for, 600 s in all") as caught:
+        await chatty.one.tried()
+    assert said in str(caught.value)
+    found = chatty.one.health()
+    assert (found.state, found.error) == ("starting", said)
+    await chatty.one.close()
+
+
+async def test_who_prints_and_fails_is_shown_as_failed_while_it_is_tried_again(chatty):
+    chatty.answers["initialize"] = None
+    one = chatty.server(connect="100ms", timing=msgspec.structs.replace(FAST, retry_first=0.001))
+    with pytest.raises(UpstreamError, match=r"within 0\.1 s of its start; it wrote 'hello "):
+        await chatty.call()
+    await chatty.until(lambda: chatty.states.count("starting") > 1 and one.state == "starting")
+    assert one.health().state == "failed"
+    await one.close()
+
+
+async def test_who_prints_and_answers_is_as_good_as_any(chatty):
+    one = chatty.server()
+    assert await chatty.call() == "ok"
+    found = one.health()
+    assert (found.state, found.error, found.skipped) == ("ready", "", 8)
+    assert await one.tried()
+
+
 async def test_a_closed_server_refuses_what_waits(world):
     world.answers["tools/list"] = None
     world.server()
