@@ -66,8 +66,10 @@ def plain(words: list[str], names: tuple[str, ...]) -> dict[str, str] | None:
 
 
 def _serve(given: dict[str, str], *, sim: bool) -> int:
+    from edged.cli import check_http
     from edged.daemon import Options, serve
 
+    check_http(given.get("http"))
     return serve(Options(**given, sim=sim))
 
 

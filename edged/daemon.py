@@ -115,6 +115,10 @@ class Options(msgspec.Struct, frozen=True):
     sim: bool = False
 
 
+ENDS = (signal.SIGTERM, signal.SIGINT)
+"""Signals that stop the daemon; a second one leaves running calls no more time."""
+
+
 def serve(options: Options) -> int:
     """Run the daemon in the foreground until SIGTERM or SIGINT; returns the exit code.
 
@@ -153,7 +157,7 @@ def _guard(loaded: Loaded, path: str | None, options: Options) -> Guard | None:
 async def _main(loaded: Loaded, options: Options) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in ENDS:
         loop.add_signal_handler(number, stop.set)
     data = os.path.abspath(options.data or paths.data_directory())
     async with Daemon(loaded, data, sim=options.sim) as daemon:
@@ -167,11 +171,15 @@ async def _main(loaded: Loaded, options: Options) -> None:
         gc.set_threshold(*GC_THRESHOLD)
         sys.setswitchinterval(SWITCH_S)
         await stop.wait()
+        for number in ENDS:
+            # Said twice: at once.
+            loop.add_signal_handler(number, daemon.dispatcher.hurry)
         systemd.notify("STOPPING=1")
         running = daemon.dispatcher.running
         grace = daemon.config.stop_grace
         wait = f": running calls ({running}) may end within {grace}" if running else ""
-        log.info(f"stopping{wait}")
+        hint = "; Ctrl-C again ends them now" if running and sys.stderr.isatty() else ""
+        log.info(f"stopping{wait}{hint}")
 
 
 class Daemon:
@@ -508,7 +516,8 @@ class Daemon:
             try:
                 await self._http.start(given.get(HTTP_UNIT_NAME, []))
             except ConfigError as error:
-                raise self._loaded.located(error) from None
+                # What another program has, the next start may get: the file is not wrong.
+                raise (self._loaded.located(error) if error.key else error) from None
         self.catalogue.start()
         if not self._sim:
             hotplug = Hotplug(self._plugged)

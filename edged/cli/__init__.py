@@ -56,6 +56,22 @@ class UsageError(Exception):
     """The command line says something that cannot be meant; exit code 2."""
 
 
+def check_http(address: str | None) -> None:
+    """Refuse a wrong `--http` before anything of the configuration is blamed for it.
+
+    Raises:
+        UsageError: it is neither an address nor off.
+    """
+    if address is None or address == "off":
+        return
+    from edged.transports.http import parse
+
+    try:
+        parse(address)
+    except ConfigError as error:
+        raise UsageError(f"--http: {error.reason}, or off") from None
+
+
 def run(arguments: list[str]) -> int:
     """Run one command line; returns its exit code."""
     wrong_file = WRONG_FILE if arguments[:1] == ["serve"] else FAILED

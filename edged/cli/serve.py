@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from edged.cli import check_http
 from edged.cli.parser import Parser
 from edged.daemon import Options, serve
 
@@ -21,4 +22,5 @@ def options(parser: Parser) -> None:
 
 def run(args: Any) -> int:
     """Run the verb; returns the exit code."""
+    check_http(args.http)
     return serve(Options(args.config, args.data, args.socket, args.http, args.sim))

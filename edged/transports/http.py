@@ -203,7 +203,7 @@ class HttpListener:
 
     def _bind(self, address: Address) -> socket.socket:
         if address.path:
-            sock = bind(address.path, self._config.socket.group)
+            sock = bind(address.path, self._config.socket.group, option="--http")
             self._paths.append(address.path)
             return sock
         return _bind_tcp(address)
@@ -296,6 +296,10 @@ _REMEDIES = {
 }
 
 
+_PASSING = (errno.EADDRINUSE, errno.EADDRNOTAVAIL)
+"""What is otherwise as soon as a program ends, or the network is there."""
+
+
 def _bind_tcp(address: Address) -> socket.socket:
     family, _, _, _, where = socket.getaddrinfo(
         address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST
@@ -313,6 +317,6 @@ def _bind_tcp(address: Address) -> socket.socket:
             sock.close()
         remedy = _REMEDIES.get(error.errno or 0, error.strerror or str(error))
         reason = f"cannot listen on {address}: {remedy.format(port=address.port)}"
-        raise ConfigError(reason, key=KEY) from None
+        raise ConfigError(reason, key="" if error.errno in _PASSING else KEY) from None
     sock.setblocking(False)
     return sock

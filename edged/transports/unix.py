@@ -370,8 +370,14 @@ class Listener:
             peer.stop()
 
 
-def bind(path: str, group: str, *, mode: int = 0o660) -> socket.socket:
+def bind(path: str, group: str, *, mode: int = 0o660, option: str = "--socket") -> socket.socket:
     """Bind and listen on a Unix path; a stale one of a dead daemon is replaced.
+
+    Args:
+        path: where.
+        group: who may connect.
+        mode: of the path.
+        option: of `edged serve`, that names another.
 
     Raises:
         ConfigError: another daemon answers there, or the path cannot be bound.
@@ -379,7 +385,7 @@ def bind(path: str, group: str, *, mode: int = 0o660) -> socket.socket:
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
-        _unlink_stale(path)
+        _unlink_stale(path, option)
         before = os.umask(0o177)
         try:
             sock.bind(path)
@@ -390,7 +396,7 @@ def bind(path: str, group: str, *, mode: int = 0o660) -> socket.socket:
     except OSError as error:
         sock.close()
         reason = f"cannot listen on {path}: {error.strerror or error}"
-        raise ConfigError(f"{reason}: choose another with --socket") from None
+        raise ConfigError(f"{reason}: choose another with {option}") from None
     except ConfigError:
         sock.close()
         raise
@@ -398,14 +404,14 @@ def bind(path: str, group: str, *, mode: int = 0o660) -> socket.socket:
     return sock
 
 
-def _unlink_stale(path: str) -> None:
+def _unlink_stale(path: str, option: str) -> None:
     try:
         kind = os.lstat(path).st_mode
     except FileNotFoundError:
         return
     if not stat.S_ISSOCK(kind):
         # connect(2) refuses it as it refuses a dead daemon's socket: never remove it.
-        reason = f"{path} is in the way (no socket): move it or choose another with --socket"
+        reason = f"{path} is in the way (no socket): move it or choose another with {option}"
         raise ConfigError(reason)
     probe = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     # A daemon that is too busy to accept would have it wait.
@@ -415,14 +421,14 @@ def _unlink_stale(path: str) -> None:
     except ConnectionRefusedError:
         os.unlink(path)
     except BlockingIOError:
-        raise ConfigError(_ANSWERS.format(path)) from None
+        raise ConfigError(_ANSWERS.format(path, option)) from None
     else:
-        raise ConfigError(_ANSWERS.format(path))
+        raise ConfigError(_ANSWERS.format(path, option))
     finally:
         probe.close()
 
 
-_ANSWERS = "a daemon answers on {} already: stop it, or use --socket"
+_ANSWERS = "a daemon answers on {} already: stop it, or use {}"
 
 
 def _open_to_group(path: str, group: str, mode: int) -> None:

@@ -131,6 +131,10 @@ class Daemon:
         for sign in ("Traceback", "Warning", "edged: error"):
             assert sign not in self.stderr()
 
+    def signal(self, number):
+        """Send it a signal."""
+        self._process.send_signal(number)
+
     def kill(self):
         """End it as nobody should."""
         if self._process is not None and self._process.poll() is None:

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -329,7 +330,62 @@ def test_pipe_that_nobody_reads_is_no_fault(words, code, errors, daemon):
         assert done.returncode == code
 
 
-@pytest.mark.parametrize("more", [[], ["--http", ""]], ids=["by-the-short-road", "by-the-parser"])
+SHORT, PARSER = [], ["--socket", "a\N{NO-BREAK SPACE}b"]
+"""Options that go by the short road, and one that is left to the parser."""
+
+
+@pytest.mark.parametrize("more", [SHORT, PARSER], ids=["by-the-short-road", "by-the-parser"])
+def test_wrong_address_is_blamed_on_the_command_line(more, tmp_path):
+    (tmp_path / "edged.yaml").write_text("http: {listen: []}\n")
+    words = ["--config", str(tmp_path / "edged.yaml"), "--data", str(tmp_path / "data"), *more]
+    done = subprocess.run(
+        [*EDGED, "serve", *words, "--http", "foo"], capture_output=True, text=True, cwd=tmp_path
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("edged: --http: 'foo' is not an address: write 127.0.0.1:8420")
+
+
+def test_second_signal_leaves_running_calls_no_time(serving, until):
+    with serving(config="stop_grace: 1h\n") as running:
+        call = subprocess.Popen(
+            [*EDGED, "call", "exec", "command=touch began; sleep 1000"],
+            env={**running.env, "EDGED_SOCKET": running.socket},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        until("the call runs", (running.data / "local" / "workspace" / "began").exists)
+        running.signal(signal.SIGINT)
+        until("it stops", lambda: "running calls (1) may end within 1h" in running.stderr())
+        running.stop()
+        call.communicate(timeout=60)
+        assert call.returncode != 0
+
+
+def test_taken_port_is_a_failure_that_passes(tmp_path):
+    """A service manager tries again but after EX_CONFIG: by then the port may be free."""
+    (tmp_path / "edged.yaml").write_text("http: {rate: 5}\n")
+    words = ["--config", str(tmp_path / "edged.yaml"), "--data", str(tmp_path / "data")]
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = subprocess.run(
+            [
+                *EDGED,
+                "serve",
+                *words,
+                "--socket",
+                str(tmp_path / "s"),
+                "--http",
+                f"127.0.0.1:{port}",
+            ],
+            capture_output=True,
+            text=True,
+        )
+    assert done.returncode == 1
+    assert f"edged: cannot listen on 127.0.0.1:{port}: port {port} is taken" in done.stderr
+
+
+@pytest.mark.parametrize("more", [SHORT, PARSER], ids=["by-the-short-road", "by-the-parser"])
 def test_wrong_file_ends_the_start_with_a_status_of_its_own(more, tmp_path):
     """sysexits(3): EX_CONFIG, by which systemd knows that trying again is of no use.
 

@@ -1001,6 +1001,22 @@ async def test_what_does_not_end_in_time_is_cancelled(core, gate):
     assert gate.cancelled.is_set()
 
 
+async def test_who_hurries_a_drain_ends_what_runs(core, gate):
+    """A second Ctrl-C: running calls get no more time, and are ended as ever."""
+    core.dispatcher.hurry()
+    call = core.dispatcher.start(core.owner, None, "gate", b"")
+    await gate.started.wait()
+    async with asyncio.timeout(BOUND_S):
+        draining = asyncio.create_task(core.dispatcher.drain(3600.0))
+        await asyncio.sleep(0)
+        assert not call.done
+        core.dispatcher.hurry()
+        core.dispatcher.hurry()
+        await draining
+    assert call.cancelled
+    assert gate.cancelled.is_set()
+
+
 async def test_a_running_tool_may_still_call_others_while_it_is_drained(core):
     """Else it could not end well."""
     go = asyncio.Event()
