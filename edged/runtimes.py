@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from edged.libraries import install
 from edged.sandbox.profile import Bind
 
 NODE_MIN = (22, 18)
@@ -23,7 +24,7 @@ NODE_INSIDE = "/edged-node"
 REMEDIES = {
     "python": "install python3 (apt install python3)",
     "bash": "install bash (apt install bash)",
-    "typescript": "install Node 22.18 or newer, or `pip install edged[typescript]`",
+    "typescript": f"install Node 22.18 or newer, or {install('edged[typescript]')}",
 }
 
 _VERSION = re.compile(r"v(\d+)\.(\d+)\.(\d+)")

@@ -28,6 +28,7 @@ from edged.errors import (
     InvalidArgumentsError,
     NoDeviceError,
 )
+from edged.libraries import install
 
 BAUDRATE_MAX = 20_000_000
 """Faster than any UART that there is."""
@@ -140,8 +141,8 @@ class Tty:
             serial = import_module("serial").Serial()
         except ImportError as error:
             raise NoDeviceError(
-                f"{self._path} needs the Python package pyserial: pip install pyserial, "
-                "or apt install python3-serial"
+                f"{self._path} needs the Python package pyserial: "
+                f"{install('pyserial', 'python3-serial')}"
             ) from error
         wanted = self._settings
         if not 0 < wanted.baudrate <= BAUDRATE_MAX:

@@ -25,6 +25,7 @@ from edged.bus._worker import Worker
 from edged.bus.faults import NO_ANSWER, STUCK, i2c_error, open_error, silent_error
 from edged.clock import Clock
 from edged.errors import BusyError, NoDeviceError
+from edged.libraries import install
 
 _T = TypeVar("_T")
 
@@ -285,8 +286,8 @@ class _Node:
                 raise open_error(error.errno or errno.EIO, "i2c", self._path) from error
             except ImportError as error:
                 raise NoDeviceError(
-                    f"{self._name} needs the Python package smbus2: pip install smbus2, "
-                    "or apt install python3-smbus2"
+                    f"{self._name} needs the Python package smbus2: "
+                    f"{install('smbus2', 'python3-smbus2')}"
                 ) from error
         return self._adapter
 

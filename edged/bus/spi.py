@@ -25,6 +25,7 @@ from edged.bus._limits import is_spi_possible
 from edged.bus._worker import Worker
 from edged.bus.faults import open_error, spi_error
 from edged.errors import BusError, Fault, InvalidArgumentsError, NoDeviceError
+from edged.libraries import install
 
 XFER2_MAX = 4096
 """Bytes that one `xfer2` moves; the kernel's own buffer is of the same size by default."""
@@ -152,8 +153,9 @@ class _Node:
                 device = import_module("spidev").SpiDev()
             except ImportError as error:
                 raise NoDeviceError(
-                    f"{self._name} needs the Python package spidev: apt install python3-spidev, "
-                    "or install the extra edged[spi] (it needs a compiler)"
+                    f"{self._name} needs the Python package spidev: "
+                    f"{install('edged[spi]', 'python3-spidev')} (without a wheel "
+                    "it needs a compiler: apt install gcc python3-dev)"
                 ) from error
             try:
                 os.stat(self._path)

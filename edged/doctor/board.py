@@ -21,6 +21,7 @@ from edged.clock import SystemClock
 from edged.doctor.finding import Finding
 from edged.drivers import Driver, Info
 from edged.errors import ConfigError
+from edged.libraries import install
 from edged.settings import Loaded
 
 
@@ -101,9 +102,8 @@ def _device(name: str, config: DeviceConfig, dev: str, sysfs: str) -> Iterator[F
     for key in (info.bus, config.driver):
         library = LIBRARIES.get(key)
         if library is not None and importlib.util.find_spec(library.module) is None:
-            apt = f"apt install {library.debian}, or " if library.debian else ""
             text = f"{name} needs the Python package {library.module}"
-            yield Finding("board", "fault", text, f"{apt}pip install '{library.pip}'")
+            yield Finding("board", "fault", text, install(library.pip, library.debian))
     node = _node(config, info, dev)
     if node is not None and not os.path.exists(node):
         yield Finding("board", "fault", f"{name}: {open_error(errno.ENOENT, info.bus, node)}")

@@ -21,6 +21,7 @@ from edged.bus import I2c, Sleep
 from edged.clock import Clock
 from edged.drivers import Command, Info, Sample
 from edged.errors import Fault, InvalidArgumentsError, NotFoundError
+from edged.libraries import install
 
 if TYPE_CHECKING:
     from PIL.Image import Image as Picture
@@ -239,7 +240,7 @@ def _pillow() -> _Pillow:
     except ImportError:
         raise NotFoundError(
             "Pillow is not installed, which draws text and pictures: "
-            "apt install python3-pil, or pip install 'edged[display]'"
+            f"{install('edged[display]', 'python3-pil')}"
         ) from None
     return _Pillow(Image, ImageDraw, ImageFont)
 

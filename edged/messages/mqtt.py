@@ -18,6 +18,7 @@ from msgspec import Meta
 
 from edged.config import Size
 from edged.errors import Fault, InvalidArgumentsError
+from edged.libraries import install
 from edged.messages import Chats, DeliveryError, Message, Settings, Surroundings, chosen, facts
 from edged.messages._http import check_ca_file
 from edged.units import size_bytes
@@ -55,7 +56,7 @@ class Config(Settings, frozen=True, kw_only=True):
             raise ValueError("topic: is no topic to publish to: it has no + and no #")
         check_ca_file(self.ca_file)
         if importlib.util.find_spec("aiomqtt") is None:
-            raise ValueError("kind: mqtt needs a library: pip install 'edged[mqtt]'")
+            raise ValueError(f"kind: mqtt needs a library: {install('edged[mqtt]')}")
 
 
 def is_topic(text: str) -> bool:

@@ -24,6 +24,7 @@ from yarl import URL
 
 from edged import __version__
 from edged.errors import ConfigError
+from edged.libraries import install
 from edged.web.guard import Guard
 
 AGENT = f"Mozilla/5.0 (compatible; edged/{__version__})"
@@ -176,7 +177,7 @@ def _need_socks() -> None:
     from importlib.util import find_spec  # noqa: PLC0415  rare
 
     if find_spec("python_socks") is None:
-        raise ConfigError("this proxy needs python-socks: pip install 'edged[proxy]'")
+        raise ConfigError(f"this proxy needs python-socks: {install('edged[proxy]')}")
 
 
 def guarded(guard: Guard, proxy: str, total_s: float, find: Lookup = lookup) -> ClientSession:

@@ -15,6 +15,7 @@ from typing import Any, Literal
 import msgspec
 
 from edged.errors import ConfigError
+from edged.libraries import install
 from edged.web.fetch import Page
 
 HTML_MAX = 2 << 20
@@ -192,7 +193,7 @@ def _indents(text: str) -> int:
 
 def _need(library: str, what: str) -> None:
     if find_spec(library) is None:
-        raise ConfigError(f"{what} needs the library {library}: pip install 'edged[web]'")
+        raise ConfigError(f"{what} needs the library {library}: {install('edged[web]')}")
 
 
 def page_of(text: str, offset: int, max_chars: int) -> tuple[str, int | None]:

@@ -16,6 +16,7 @@ from msgspec import UNSET, Meta, UnsetType
 from edged import plugins
 from edged.config import fault_of_url
 from edged.errors import Fault, InvalidArgumentsError
+from edged.libraries import install
 from edged.sections import PROXIES, WebProvider
 from edged.sections import Web as Section
 from edged.store import Store
@@ -159,7 +160,7 @@ class Settings(msgspec.Struct, frozen=True):
         if not self.base(name, info):
             return f"has no server: set tools.web.{name}.base_url"
         if info.page_form and find_spec("justhtml") is None:
-            return "needs justhtml: pip install 'edged[web]'"
+            return f"needs justhtml: {install('edged[web]')}"
         return ""
 
     def base(self, name: str, info: Info) -> str:

@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import sys
 
 import pytest
 
@@ -66,7 +67,7 @@ def test_a_package_that_is_missing_is_told_with_how_to_get_it(tmp_path, monkeypa
         (
             "fault",
             "pots needs the Python package spidev",
-            "apt install python3-spidev, or pip install 'edged[spi]'",
+            f"{sys.prefix}/bin/pip install 'edged[spi]'",
         )
     ]
 

@@ -318,7 +318,9 @@ async def test_without_pillow_the_remedy_is_said_and_the_rest_works(device, sim,
     """It is an extra: a board without a display needs none."""
     monkeypatch.setitem(sys.modules, "PIL", None)
     for command, params in (("text", Text("x")), ("image", Image(SMALL_PNG))):
-        with pytest.raises(NotFoundError, match="apt install python3-pil.*edged\\[display\\]"):
+        with pytest.raises(
+            NotFoundError, match="Pillow is not installed.*pip install 'edged\\[display\\]'"
+        ):
             await device.act(command, params)
     assert await device.act("clear", Clear()) == "the display is empty"
 
