@@ -28,6 +28,7 @@ from edged.errors import (
     InvalidArgumentsError,
     StoppingError,
     ToolUnavailableError,
+    UnknownToolError,
 )
 from edged.identity import Caller
 from edged.registry import NAME_MAX, Registry, Session
@@ -282,9 +283,15 @@ class Dispatcher:
             deep = f"tools called tools {MAX_DEPTH} deep"
             raise DeniedError(f"{deep}: {name[:NAME_MAX]!r} is not called")
         find = self.registry.find
-        tool = find(caller.user, name, session, is_named=is_named)
-        if tool.renew is not None and tool.renew():
+        try:
             tool = find(caller.user, name, session, is_named=is_named)
+            if tool.renew is not None and tool.renew():
+                tool = find(caller.user, name, session, is_named=is_named)
+        except UnknownToolError:
+            # To an agent it is as if there were none; who owns the board sees it in listings.
+            if caller.is_owner and name in self.registry.view(caller.user).hidden:
+                raise UnknownToolError(name, is_hidden=True) from None
+            raise
         return tool
 
     def _require_channel(self, caller: Caller, name: str) -> None:

@@ -337,12 +337,10 @@ class Registry:
         if tool is None:
             tool = view.hidden.get(name)
             is_reached = is_named or (session is not None and name in session.promoted())
-            if tool is None:
+            if tool is None or not is_reached:
                 from edged.yamlio import nearest  # noqa: PLC0415  only for an error message
 
                 raise UnknownToolError(name[:NAME_MAX], nearest(name, view.tools))
-            if not is_reached:
-                raise UnknownToolError(name, is_hidden=True)
         return tool
 
     def status(self, tool: Tool) -> tuple[Status, str]:

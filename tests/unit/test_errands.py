@@ -65,10 +65,10 @@ async def test_a_job_reaches_the_hidden_tool_that_it_names(core, errands):
     await errands.check(core.agent, "hidden", b"")
     assert (await errands.call(core.agent, "hidden", b"")).for_llm == "found"
     session = core.control.session(core.agent)
-    with pytest.raises(
-        UnknownToolError, match="'hidden' is unlocked: it is hidden, and is called"
-    ):
+    with pytest.raises(UnknownToolError, match=r"no tool named 'hidden'$"):
         core.dispatcher.start(core.agent, session, "hidden", b"")
+    with pytest.raises(UnknownToolError, match="is unlocked: it is hidden, and is called once"):
+        core.dispatcher.start(core.owner, core.control.session(core.owner), "hidden", b"")
 
 
 @pytest.mark.parametrize(("patterns", "is_told"), [(["hidden"], True), (["hid*"], False)])
@@ -83,7 +83,7 @@ async def test_a_subagent_is_told_of_the_hidden_tool_that_its_permissions_name(
         if is_told:
             assert (await tools.call("hidden", b"")).for_llm == "found"
         else:
-            with pytest.raises(UnknownToolError, match="it is hidden"):
+            with pytest.raises(UnknownToolError):
                 await tools.call("hidden", b"")
         tools.turn()
 

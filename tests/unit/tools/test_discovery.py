@@ -86,8 +86,7 @@ async def test_tool_describe_finds_what_its_session_promoted(core):
     core.add(tool("deep", hidden=True)(login.run))
     session = Session("s", core.clock, by_clock=False)
     missing = await ask(core, "tool_describe", session, name="deep")
-    assert missing.is_error
-    assert missing.for_llm.startswith("no tool named 'deep' is unlocked: it is hidden")
+    assert (missing.is_error, missing.for_llm) == (True, "no tool named 'deep'")
     session.promote(["deep"], 5)
     assert not (await ask(core, "tool_describe", session, name="deep")).is_error
     assert (await ask(core, "tool_describe", name="deep")).is_error
