@@ -364,7 +364,8 @@ class Outbox:
             "waiting": self._count,
             "bytes": self._size,
             "sent": self.sent,
-            "given_up": self.given_up,
+            # A disk that is full keeps none of them.
+            "given_up": max(self.given_up, self._spool.kept()),
             "channels": {
                 **{name: _state(lane, now) for name, lane in self._lanes.items()},
                 **{n: f"{count} waiting, not configured" for n, count in self._strangers.items()},

@@ -181,6 +181,13 @@ class Spool:
             if message.file is not None and not os.path.exists(path):
                 unlink(self.data(order, message.id))
 
+    def kept(self) -> int:
+        """Messages that were given up and are kept, of earlier lives too."""
+        try:
+            return len(os.listdir(self._given_up))
+        except OSError:
+            return 0
+
     def give_up(self, order: int, message: Message, reason: str, now: float) -> None:
         """Keep a message apart that nobody took; the oldest of those make room.
 

@@ -403,6 +403,8 @@ async def test_what_was_given_up_is_kept_within_a_bound(post, door):
             kept.append(json.load(file)["message"]["text"])
     assert kept == [str(number) for number in range(3, 103)]
     assert outbox.health()["given_up"] == 103
+    # The next life tells of those that are kept, before anything is sent.
+    assert post.outbox({"door": door}).health()["given_up"] == 100
 
 
 async def test_messages_of_a_channel_that_is_gone_wait_for_it(post, door, capsys, doors):
