@@ -99,7 +99,9 @@ class InvalidArgumentsError(EdgedError, ValueError):
     def __init__(self, faults: tuple[Fault, ...] | list[Fault], where: str = "") -> None:
         self.faults = tuple(faults)
         text = "; ".join(f"{f.path}: {f.reason}" if f.path else f.reason for f in self.faults)
-        super().__init__(f"{where}: {text}" if where else text)
+        # An input may be named as its tool is.
+        told = text.startswith(f"{where}: ") or not where
+        super().__init__(text if told else f"{where}: {text}")
 
 
 class UnauthenticatedError(EdgedError, PermissionError):

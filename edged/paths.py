@@ -91,8 +91,24 @@ def unreachable(path: str, error: OSError) -> str:
     if not is_socket:
         return f"{path} is not a socket: name the daemon's, as `edged serve` prints it"
     if isinstance(error, PermissionError):
-        return f"you may not connect to {path}: join the group that owns it, or use sudo"
+        return f"you may not connect to {path}: {_admitted(path)}use sudo"
     return f"no daemon answers at {path}: start it with edged serve"
+
+
+def _admitted(path: str) -> str:
+    """What lets a person connect for good; empty where that is root alone."""
+    import grp  # noqa: PLC0415  only for an error message
+
+    try:
+        found = os.stat(path)
+        group = grp.getgrgid(found.st_gid).gr_name
+    except (OSError, KeyError):
+        # Who may not even look cannot know: it is the configuration's by default.
+        group = "edged"
+    else:
+        if not found.st_mode & 0o020 or group == "root":
+            return ""
+    return f"join its group (sudo usermod -aG {group} $USER) and log in again, or "
 
 
 def _is_system() -> bool:

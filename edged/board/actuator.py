@@ -115,8 +115,8 @@ class Actuator:
         """
         known = self.commands.get(command)
         if known is None:
-            there = ", ".join(self.commands)
-            raise InvalidArgumentsError([Fault("command", f"{self.name} knows {there}")])
+            reason = f"{self.name} has no {command!r}: it knows {', '.join(self.commands)}"
+            raise InvalidArgumentsError([Fault("command", reason)])
         try:
             params = msgspec.convert(arguments, known.params, str_keys=True)
         except msgspec.ValidationError:

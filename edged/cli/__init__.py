@@ -145,6 +145,8 @@ def _dispatch(arguments: list[str]) -> int:
     for word in arguments:
         _check_text(word)
     verb = arguments[0] if arguments else "--help"
+    if verb == "help" and arguments[1:]:
+        return _dispatch([arguments[1], "--help"])
     if verb in ("-h", "--help", "help"):
         sys.stdout.write(overview())
         return DONE

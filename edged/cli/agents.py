@@ -147,7 +147,7 @@ def _show(agent: dict[str, Any]) -> None:
         ]
     )
     show.out("")
-    show.out(show.safe(agent["system_prompt"]))
+    show.prose(agent["system_prompt"])
 
 
 def _tasks(args: Any) -> int:
@@ -191,7 +191,7 @@ def _show_task(task: dict[str, Any]) -> None:
     )
     if task["text"]:
         show.out("")
-        show.out(show.safe(task["text"]))
+        show.prose(task["text"])
 
 
 def _run(args: Any) -> int:

@@ -71,11 +71,18 @@ def run(args: Any) -> int:
         return complain(f"{error}: {why}" if why else error, FAILED)
     if updates:
         updates.end()
-    whole = True
+    saver = Saver(client, args.name, args.output)
     if args.json:
         show.json(result)
+        if args.output is not None:
+            for block in result.content:
+                _shown(saver, block)
+            _save_rest(saver, result)
     else:
-        whole = _print(client, args.name, result, args.output)
+        _print(saver, result, to_directory=args.output is not None)
+    for fault in saver.faults:
+        sys.stderr.write(f"edged: {fault}\n")
+    whole = not saver.faults
     return FAILED if result.is_error or not whole else 0
 
 
@@ -187,28 +194,31 @@ class _Updates:
             sys.stderr.flush()
 
 
-def _print(client: Client, name: str, result: Result, directory: str | None) -> bool:
-    """Print and save a result; whether all of it could be."""
-    saver = Saver(client, name, directory)
+def _print(saver: Saver, result: Result, *, to_directory: bool) -> None:
+    """Print a result, and save what is no text of it."""
     stream = sys.stderr if result.is_error else sys.stdout
-    whole = "" if directory or stream.isatty() else _whole(saver, result)
+    whole = "" if to_directory or stream.isatty() else _whole(saver, result)
     for block in result.content:
         # All text of a cut result is one block.
         text = whole if whole and isinstance(block, Text) else _shown(saver, block)
         if stream.isatty():
             text = show.safe(text)
+            if result.is_error:
+                # What a tool puts out is its own affair; what went wrong is to be read.
+                text = show.folded(text, show.width())
         stream.write(text if text.endswith("\n") else f"{text}\n")
     stream.flush()
     if result.sandbox == "none":
         sys.stderr.write("edged: this tool ran without a sandbox (sandbox: none)\n")
+    _save_rest(saver, result)
+
+
+def _save_rest(saver: Saver, result: Result) -> None:
+    """Save the whole of what is cut in the result, and say where it is."""
     for uri in saver.unsaved(result.media):
-        # The whole of what was cut above.
         path = saver.medium(uri)
         if path:
             sys.stderr.write(f"edged: whole output: {path}\n")
-    for fault in saver.faults:
-        sys.stderr.write(f"edged: {fault}\n")
-    return not saver.faults
 
 
 def _whole(saver: Saver, result: Result) -> str:

@@ -45,7 +45,11 @@ def options(parser: Parser) -> None:
     parser.add_argument("--config", metavar="FILE", help="configuration (EDGED_CONFIG)")
     parser.add_argument("--data", metavar="DIR", help="data directory (DATA_PATH)")
     parser.add_argument(
-        "--driver", metavar="NAME", nargs="?", const="", help="what a driver takes; all: no NAME"
+        "--driver",
+        metavar="NAME",
+        nargs="?",
+        const="",
+        help="what a driver takes; without NAME all of them",
     )
     parser.add_argument(
         "--reset", metavar="KEY", help="drop what an owner set for KEY, or below it, at run time"
@@ -121,6 +125,13 @@ def _print_driver(name: str, *, as_json: bool) -> None:
     """
     from edged.cli import drivers
 
+    try:
+        _print_drivers(drivers, name, as_json=as_json)
+    except ConfigError as error:
+        raise ConfigError(f"{error.reason} (edged config --driver lists them)") from None
+
+
+def _print_drivers(drivers: Any, name: str, *, as_json: bool) -> None:
     if name and as_json:
         show.json(drivers.told(name))
     elif name:

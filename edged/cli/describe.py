@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from edged.cli import FAILED, complain, show
 from edged.cli.parser import Parser, add_connection, add_json, connect
+from edged.cli.show import cells
 from edged.cli.tools import lacking
 from edged.errors import UnknownToolError
 
 EXAMPLE = "edged describe hello"
+
+KIND_MAX = 20
+"""Characters of a type that stand in a column of their own."""
 
 
 def options(parser: Parser) -> None:
@@ -83,13 +89,25 @@ def _inputs(schema: dict[str, Any], sensitive: list[str]) -> None:
     for name, one in properties.items():
         need = "required" if name in required else "optional"
         if one.get("default") is not None:
-            need = f"default {one['default']}"
+            need = f"default {written(one['default'])}"
         if name in sensitive:
             need += ", sensitive"
-        rows.append((name, kind(one), need, one.get("description", "")))
+        rows.append(row(name, kind(one), need, one.get("description", "")))
     show.out("")
     # Descriptions are not cut here: this is the place to read them.
     show.table(("INPUT", "TYPE", "", "DESCRIPTION"), rows, whole=True)
+
+
+def row(name: str, what: str, need: str, about: str) -> tuple[str, str, str, str]:
+    """A row of an input; a long type stands with the description, which nothing is cut off."""
+    if cells(what) > KIND_MAX and "|" in what:
+        what, about = "one of", f"{what.replace('|', ', ')}. {about}".rstrip()
+    return name, what, need, about
+
+
+def written(value: Any) -> str:
+    """A value as it is written on the command line and in YAML."""
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
 def kind(schema: dict[str, Any]) -> str:

@@ -11,7 +11,7 @@ import msgspec
 
 from edged import plugins
 from edged.cli import show
-from edged.cli.describe import kind
+from edged.cli.describe import kind, row, written
 from edged.drivers import Command, Driver
 from edged.tool import schema_of
 
@@ -123,17 +123,14 @@ def _rows(schema: dict[str, Any], prefix: str, said: dict[str, str]) -> Iterator
     for name, one in schema["properties"].items():
         need = "required" if name in required else ""
         if one.get("default") not in (None, [], {}, ""):
-            need = f"default {_value(one['default'])}"
+            need = f"default {written(one['default'])}"
         text = said.get(name) or one.get("description", "")
-        yield f"{prefix}{name}", kind(one) + _range(one), need, text.partition("\n")[0]
+        what = kind(one) + _range(one)
+        yield row(f"{prefix}{name}", what, need, text.partition("\n")[0])
         # Entries that are settings themselves, by name or in a list.
         inner = one.get("additionalProperties") or one.get("items")
         if isinstance(inner, dict) and "properties" in inner:
             yield from _rows(inner, f"{prefix}{name}.*.", _notes(inner.get("description", "")))
-
-
-def _value(value: Any) -> str:
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
 def _range(schema: dict[str, Any]) -> str:

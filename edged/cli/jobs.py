@@ -126,9 +126,8 @@ def _run(run: dict[str, Any]) -> None:
     attempt = f", retry {run['attempt']}" if run["attempt"] else ""
     status = show.paint(run["status"], STATUS_COLOURS.get(run["status"], ""))
     show.out(f"run {run['id']}, {when}{attempt}: {status}")
-    for line in show.safe(run["output"]).rstrip().split("\n"):
-        if line:
-            show.out(f"    {line}")
+    if output := run["output"].rstrip():
+        show.prose(output, "    ")
 
 
 def _short(time: str) -> str:

@@ -77,6 +77,9 @@ class Parser(argparse.ArgumentParser):
         missing = message.removeprefix("the following arguments are required: ")
         if missing != message:
             message = f"{missing} is missing"
+        for action in self._actions:
+            if message == f"argument {'/'.join(action.option_strings)}: expected one argument":
+                message = f"{action.option_strings[-1]}: {action.metavar} is missing"
         raise UsageError(f"{message}: see {self.prog} --help")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:

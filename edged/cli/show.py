@@ -215,6 +215,29 @@ def facts(rows: Iterable[tuple[str, str]]) -> None:
             out(" " * (column + len(_GAP)) + line)
 
 
+def prose(text: str, indent: str = "") -> None:
+    """Print text of several lines, without control characters.
+
+    On a terminal long lines are broken at spaces.
+    """
+    plain = safe(text)
+    if is_terminal():
+        plain = folded(plain, width() - len(indent))
+    for line in plain.split("\n"):
+        out(f"{indent}{line}".rstrip())
+
+
+def folded(text: str, columns: int) -> str:
+    """Text of several lines, the long ones broken at spaces, as far in as they begin."""
+    lines = []
+    for line in text.split("\n"):
+        inner = line.lstrip(" ")
+        pad = " " * min(len(line) - len(inner), columns // 2)
+        is_long = cells(line) > columns
+        lines += [pad + part for part in wrapped(inner, columns - len(pad))] if is_long else [line]
+    return "\n".join(lines)
+
+
 def fitted(line: str, columns: int) -> list[str]:
     """A line, broken at spaces only where it is too long."""
     return [line] if cells(line) <= columns else wrapped(line, columns)

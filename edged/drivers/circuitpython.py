@@ -99,7 +99,10 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         if not self.properties:
-            raise ValueError("properties: there are none")
+            raise ValueError(
+                "properties: there are none: name one at least, such as "
+                "{temperature: {attribute: temperature, unit: Cel}}"
+            )
 
 
 def channels(config: Config) -> tuple[Channel, ...]:

@@ -63,7 +63,10 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         if not self.registers:
-            raise ValueError("registers: there are none")
+            raise ValueError(
+                "registers: there are none: describe one at least, such as "
+                "{voltage: {address: 0, unit: V, scale: 0.1}}"
+            )
 
 
 class Write(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -174,7 +174,10 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         if not self.channels and not self.outputs:
-            raise ValueError("channels: there are none")
+            raise ValueError(
+                "channels: there are none: describe one at least, such as "
+                "{voltage: {register: 0x02, unit: V, scale: 0.004}}"
+            )
         if any(len(one) < 2 for one in self.init):
             raise ValueError("init: each entry is [register, value]")
 

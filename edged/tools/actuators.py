@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from edged import results
 from edged.board import ActuatorInfo, Board
-from edged.errors import Fault, InvalidArgumentsError
+from edged.errors import Fault, InvalidArgumentsError, NoDeviceError
 from edged.results import Result
 from edged.tool import ACTS, Context, tool
 
@@ -87,7 +87,7 @@ def _described(board: Board, name: str) -> Result:
     info = known.get(name)
     if info is None:
         there = f"there is {', '.join(known)}" if known else "none is configured"
-        raise InvalidArgumentsError([Fault("actuator", f"no {name!r}: {there}")], "actuator")
+        raise NoDeviceError(f"no actuator {name!r}: {there}")
     lines = [f"{info.name}: {info.driver}"]
     for command in info.commands:
         fields = command["arguments"].get("properties", {})

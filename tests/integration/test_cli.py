@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -163,6 +164,15 @@ def test_tool_is_described_for_people(daemon):
     assert text.splitlines()[0].startswith("echo")
     assert "source    built-in" in text
     assert "text   string  required  What to return." in text
+
+
+def test_each_value_that_an_input_may_have_is_told(daemon):
+    """Also where nothing is cut for a terminal: there is no other place to read them."""
+    text = daemon.run("describe", "sensor").stdout
+    assert "calibrate, describe, history, identify, list, read." in text
+    # As they are written on the command line.
+    assert re.search(r"^raw +boolean +default false ", text, re.MULTILINE)
+    assert re.search(r"^since +string +default 1h ", text, re.MULTILINE)
 
 
 def test_call_prints_the_text(daemon):

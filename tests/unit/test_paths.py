@@ -1,6 +1,8 @@
 """Where files lie (contract, section 3)."""
 
+import grp
 import os
+import socket
 
 import pytest
 
@@ -125,7 +127,28 @@ def test_lock_that_names_no_socket_is_passed_over(lock, user, monkeypatch):
 def test_refusal_and_absence_are_told_apart():
     absent = paths.unreachable("/s", FileNotFoundError())
     assert absent == "no daemon answers at /s: start it with edged serve"
-    assert "join the group" in paths.unreachable("/s", PermissionError())
+    assert paths.unreachable("/s", PermissionError()) == (
+        "you may not connect to /s: join its group (sudo usermod -aG edged $USER) and log in "
+        "again, or use sudo"
+    )
+
+
+@pytest.mark.parametrize(
+    ("mode", "told"),
+    [
+        (0o660, "join its group (sudo usermod -aG staff $USER) and log in again, or use sudo"),
+        (0o600, "use sudo"),
+    ],
+)
+def test_who_may_not_connect_is_told_the_group_that_may(tmp_path, monkeypatch, mode, told):
+    """Contract, section 4: mode 0660 and a group; without one it is its owner's alone."""
+    path = str(tmp_path / "s")
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.bind(path)
+    os.chmod(path, mode)
+    staff = grp.struct_group(("staff", "x", os.stat(path).st_gid, []))
+    monkeypatch.setattr(grp, "getgrgid", lambda _: staff)
+    assert paths.unreachable(path, PermissionError()) == f"you may not connect to {path}: {told}"
 
 
 def test_file_that_is_no_socket_is_named_as_such(tmp_path):

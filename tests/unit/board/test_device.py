@@ -447,7 +447,7 @@ async def test_one_that_was_gone_is_made_safe_before_it_acts_again():
         rig.bus.targets[pcf8574.INFO.addresses[0]] = rig.chip
         await board._actuators["relays"].safe()
         assert board.actuators[0].error == ""
-        with pytest.raises(InvalidArgumentsError, match="relays knows"):
+        with pytest.raises(InvalidArgumentsError, match="relays has no 'dance': it knows set"):
             await board.act("relays", "dance", {})
         with pytest.raises(NoDeviceError, match="no actuator 'arm': there is relays"):
             await board.act("arm", "set", {})

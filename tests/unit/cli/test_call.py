@@ -5,6 +5,7 @@ import io
 import os
 import resource
 import signal
+from binascii import b2a_base64
 
 import msgspec
 import pytest
@@ -259,6 +260,29 @@ def test_whole_of_a_cut_output_goes_to_a_file_or_a_pipe(daemon, capsys, tmp_path
     assert run(["call", "t"]) == 0
     assert capsys.readouterr() == ("[page: https://x]\nall\nthe tëxt\n", "")
     assert os.listdir(tmp_path) == []
+
+
+def test_json_with_a_directory_saves_there_too(daemon, capsys, tmp_path):
+    content = [Text("part"), Image(b2a_base64(b"\x89PNG", newline=False).decode(), "image/png")]
+    daemon(result=Result(content, media=["media://1"], truncated=CUT), media=WHOLE)
+    assert run(["call", "t", "--json", "--output", str(tmp_path)]) == 0
+    out, err = capsys.readouterr()
+    assert msgspec.json.decode(out)["truncated"]["media"] == "media://1"
+    assert err == f"edged: whole output: {tmp_path}/output.txt\n"
+    assert (tmp_path / "output.txt").read_bytes() == WHOLE["media://1"].data
+    assert (tmp_path / "t.png").read_bytes() == b"\x89PNG"
+
+
+def test_failure_is_readable_on_a_terminal(daemon, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    text = "no sensor 'nope': there is cellar, greenhouse and the one on the roof"
+    daemon(result=Result([Text(text)], is_error=True))
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    assert run(["call", "t"]) == 1
+    lines = terminal.getvalue().splitlines()
+    assert max(map(len, lines)) <= 40
+    assert " ".join(lines) == text
 
 
 def test_whole_of_a_long_failure_goes_to_standard_error(daemon, capsys):

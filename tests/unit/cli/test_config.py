@@ -281,6 +281,8 @@ def test_all_drivers_are_listed(capsys):
 def test_a_driver_that_is_not_there_is_told_the_nearest(capsys):
     assert run(["config", "--driver", "bme820"]) == 1
     assert "did you mean 'bme280'?" in capsys.readouterr().err
+    assert run(["config", "--driver", "xyz"]) == 1
+    assert "(edged config --driver lists them)" in capsys.readouterr().err
 
 
 def test_origins_stay_within_the_terminal_and_read_back_all_the_same(place, capsys, monkeypatch):

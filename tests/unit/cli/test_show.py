@@ -161,6 +161,16 @@ def test_times_are_said_in_their_two_largest_units(seconds, text):
     assert show.duration(seconds) == text
 
 
+def test_prose_is_broken_at_spaces_on_a_terminal_and_whole_elsewhere(capsys, columns, monkeypatch):
+    columns(24)
+    text = "It waters.\n  - when the soil is dry\x1b\n"
+    show.prose(text, "  ")
+    assert capsys.readouterr().out == "  It waters.\n    - when the soil is dry\\x1b\n\n"
+    monkeypatch.setattr(show, "is_terminal", lambda: True)
+    show.prose(text, "  ")
+    assert capsys.readouterr().out == "  It waters.\n    - when the soil is\n    dry\\x1b\n\n"
+
+
 def test_no_facts_print_nothing(capsys):
     show.facts([("a", "")])
     assert capsys.readouterr().out == ""

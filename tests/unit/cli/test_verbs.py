@@ -51,6 +51,20 @@ def test_no_verb_prints_the_overview(words, capsys):
     assert capsys.readouterr().out == overview()
 
 
+def test_help_of_a_verb_may_be_asked_for_by_a_word(capsys):
+    assert run(["help", "call"]) == 0
+    assert capsys.readouterr().out.startswith("usage: edged call ")
+    assert run(["help", "cal"]) == 2
+    assert "did you mean 'call'?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", ["tools --enable", "grant --forget"])
+def test_option_without_its_value_says_which(words, capsys):
+    assert run(words.split()) == 2
+    option = words.split()[1]
+    assert re.search(rf"{option}: [A-Z|]+ is missing: see", capsys.readouterr().err)
+
+
 def test_version_is_printed(capsys):
     assert run(["--version"]) == 0
     assert capsys.readouterr().out == f"edged {__version__}\n"

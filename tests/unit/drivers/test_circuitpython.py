@@ -385,7 +385,7 @@ def test_channels_are_those_of_the_properties():
 @pytest.mark.parametrize(
     ("properties", "fault"),
     [
-        ({}, "properties: there are none"),
+        ({}, "properties: there are none: name one at least, such as {temperature:"),
         ({"a": {"attribute": "a", "unit": "C"}}, "unit 'C' is not one of Cel"),
         ({"a": {"attribute": "a", "unit": "Cel", "low": 1, "high": 1}}, "low: must be less"),
     ],

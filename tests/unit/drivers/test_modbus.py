@@ -184,7 +184,7 @@ def test_a_map_with_a_fault_is_refused(register, fault):
 
 
 def test_a_map_without_registers_is_refused():
-    with pytest.raises(msgspec.ValidationError, match="there are none"):
+    with pytest.raises(msgspec.ValidationError, match="there are none: describe one at least"):
         msgspec.convert({"registers": {}}, Config)
 
 

@@ -112,7 +112,7 @@ def test_channels_are_those_of_the_description():
 @pytest.mark.parametrize(
     ("description", "fault"),
     [
-        ({}, "channels: there are none"),
+        ({}, "channels: there are none: describe one at least, such as {voltage:"),
         ({"channels": {"a": {"register": 256}}}, "channels"),
         ({"channels": {"a": {"register": 0, "size": 5}}}, "channels"),
         ({"channels": {"a": {"register": 0, "unit": "C"}}}, "unit 'C' is not one of Cel"),

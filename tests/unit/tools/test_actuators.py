@@ -59,10 +59,13 @@ async def test_a_described_one_tells_what_its_commands_take(core, rig):
 async def test_none_is_told_how_to_be_configured(core, rig):
     rig.board = Board(BoardConfig(), SimBuses(), core.clock)
     assert "add them under `board: actuators:`" in (await use(core, rig)).for_llm
-    for arguments in ({"actuator": "arm"}, {"action": "act"}):
+    for arguments, words in (
+        ({"actuator": "arm"}, "no actuator 'arm': "),
+        ({"action": "act"}, "actuator: is required; "),
+    ):
         rig.board = Board(BoardConfig(), SimBuses(), core.clock)
         said = (await use(core, rig, **arguments)).for_llm
-        assert said.startswith("actuator: actuator: ")
+        assert said.startswith(words)
         assert "there is none" not in said
         assert said.endswith("none is configured")
 
@@ -71,8 +74,8 @@ async def test_none_is_told_how_to_be_configured(core, rig):
     ("arguments", "reason"),
     [
         ({"action": "act"}, "actuator: is required; there is relays"),
-        ({"actuator": "arm"}, "actuator: no 'arm': there is relays"),
-        ({"actuator": "relays", "command": "dance"}, "relays knows set"),
+        ({"actuator": "arm"}, "no actuator 'arm': there is relays"),
+        ({"actuator": "relays", "command": "dance"}, "relays has no 'dance': it knows set"),
         ({"actuator": "relays", "action": "act"}, "command: is required"),
         ({"actuator": "relays", "command": "set", "arguments": {"no": 1}}, "no"),
     ],

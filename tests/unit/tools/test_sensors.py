@@ -139,7 +139,7 @@ async def test_what_is_not_there_is_refused_with_what_there_is(core):
     channel = await read(core, sensor="greenhouse", channel="wind")
     assert "it has temperature, pressure, humidity" in channel.for_llm
     lonely = await read(core, channel="humidity")
-    assert (lonely.is_error, lonely.for_llm) == (True, "sensor: sensor: is required")
+    assert (lonely.is_error, lonely.for_llm) == (True, "sensor: is required")
 
 
 async def test_a_board_without_sensors_says_how_to_add_them(core):
