@@ -109,9 +109,9 @@ class Call:
         """Whether it has ended: with `result`, or `cancelled`."""
         return self.result is not None or self.cancelled
 
-    def when_done(self, callback: Callable[[Call], None]) -> None:
+    def when_done(self, callback: Callable[[Call], None] | None) -> None:
         """Call back once at the end; at once when it has ended."""
-        if self.done:
+        if callback is not None and self.done:
             callback(self)
         else:
             self._on_done = callback
@@ -199,6 +199,7 @@ class Dispatcher:
         masked: tuple[str, ...] = (),
         client: Client | None = None,
         is_named: bool = False,
+        on_done: Callable[[Call], None] | None = None,
     ) -> Call:
         """Accept one call.
 
@@ -213,6 +214,7 @@ class Dispatcher:
             client: what else than a result the calling program takes.
             is_named: somebody wrote the name down (`calls:`, a job): a hidden tool need not
                 be found first.
+            on_done: see `Call.when_done`; of a plain function before this returns.
 
         Raises:
             UnknownToolError, DeniedError, ToolUnavailableError, BusyError,
@@ -232,14 +234,12 @@ class Dispatcher:
         tool = call.tool
         assert tool is not None  # noqa: S101  _accept sets it
         call.on_update = on_update
+        call.when_done(on_done)
         if tool.sensitive:
             call.masked = (*call.masked, *arguments.secret_values(tool, params))
         limit = tool.timeout_s if timeout_s is None else min(timeout_s, tool.timeout_s)
         if session is not None:
             session.call_started()
-        self.services.events.publish(
-            "call.start", caller.user, {"call_id": call.id, "tool": name, "door": caller.door}
-        )
         self._run(call, tool, params, limit)
         return call
 
@@ -333,11 +333,12 @@ class Dispatcher:
         try:
             outcome = tool.run(params, context)
         except Exception as error:  # noqa: BLE001  a tool may raise anything
-            self._end(call, *_failed(call, tool, error))
+            self._end(call, *_failed(call, tool, error), is_told=False)
             return
         if type(outcome) is Result and (not tool.cut or results.is_small(outcome)):
-            self._end(call, outcome, "error" if outcome.is_error else "ok")
+            self._end(call, outcome, "error" if outcome.is_error else "ok", is_told=False)
             return
+        self._tell_start(call)
         self._running.add(call)
         who = call.caller.who
         self._in_flight[who] = self._in_flight.get(who, 0) + 1
@@ -419,7 +420,21 @@ class Dispatcher:
             waits = False
             self._storing -= 1
 
-    def _end(self, call: Call, result: Result | None, code: str) -> None:
+    def _tell_start(self, call: Call) -> None:
+        caller = call.caller
+        self.services.events.publish(
+            "call.start", caller.user, {"call_id": call.id, "tool": call.name, "door": caller.door}
+        )
+
+    def _end(self, call: Call, result: Result | None, code: str, *, is_told: bool = True) -> None:
+        """Hand on the result, and then keep the books: who waits for it does not for them.
+
+        Args:
+            call: the one.
+            result: of it; None where it was cancelled.
+            code: its outcome.
+            is_told: whether its start is an event already.
+        """
         self._running.discard(call)
         ended = self.services.clock.monotonic()
         duration = round((ended - call.started) * 1000, 3)
@@ -432,16 +447,25 @@ class Dispatcher:
             call.result = result
         if call.session is not None:
             call.session.call_ended()
+        try:
+            call.finish()
+        finally:
+            self._note(call, result, code, duration, is_told=is_told)
+
+    def _note(
+        self, call: Call, result: Result | None, code: str, duration: float, *, is_told: bool
+    ) -> None:
         detail = ""
         if result is not None and result.is_error:
             detail = result.for_llm
+        if not is_told:
+            self._tell_start(call)
         self._audit(call, code, detail, duration)
         self.services.events.publish(
             "call.end",
             call.caller.user,
             {"call_id": call.id, "tool": call.name, "outcome": code, "duration_ms": duration},
         )
-        call.finish()
 
     def _update(self, call: Call, content: list[Block]) -> None:
         if call.done or call.on_update is None:

@@ -579,12 +579,12 @@ class Connection:
                 timeout_s=meta.timeout_s,
                 on_update=on_update,
                 client=client,
+                on_done=lambda done: self._finish(raw_id, done, client, modern),
             )
         except InvalidArgumentsError as error:
             self._send_result(raw_id, complete(failure(str(error))), modern)
             return
-        if call.result is not None:
-            self._finish(raw_id, call, client, modern)
+        if call.done:
             return
         self._calls[raw_id] = call
         if client is not None and client.takes_tasks:

@@ -189,6 +189,9 @@ class Peer:
         if self._in_batch:
             self._out.append(line)
             self._out_size += len(line)
+            if not self._lines.waiting:
+                # The last answer: it goes out before its call is noted anywhere.
+                self._flush()
         elif self._transport is not None and not self._transport.is_closing():
             self._transport.write(line)
 
@@ -214,6 +217,7 @@ class Peer:
             if line is _NONE:
                 break
             connection.receive(line)
+            self._in_batch = True
         self._flush()
         # The peer has its answers: now there is time to keep the books.
         self._listener.control.services.trail.settle()

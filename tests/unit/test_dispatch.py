@@ -975,6 +975,32 @@ async def test_nothing_of_a_call_waits_for_the_trail_to_be_written(core):
     assert not any(isinstance(c, bytes | str) and len(c) > 1_100 for c in closures)
 
 
+async def test_a_result_is_handed_on_before_the_books_are_kept(core):
+    """Who waits for an answer does not wait for the trail and the events."""
+    core.add(say, say_later)
+    seen = []
+    core.dispatcher.services.events.subscribe(lambda event: seen.append(event.kind))
+
+    def done(call):
+        seen.append(call.result.for_llm)
+        assert core.audited() == []
+
+    core.dispatcher.start(core.owner, None, "say", body(text="hi"), on_done=done)
+    assert seen == ["hi", "call.start", "call.end"]
+    assert [record.outcome for record in core.audited()] == ["ok"]
+
+
+async def test_what_fails_in_who_is_handed_the_result_is_noted_all_the_same(core):
+    core.add(say)
+
+    def done(_call):
+        raise ConnectionResetError
+
+    with pytest.raises(ConnectionResetError):
+        core.dispatcher.start(core.owner, None, "say", b"", on_done=done)
+    assert [record.outcome for record in core.audited()] == ["ok"]
+
+
 # Stopping ---------------------------------------------------------------------------------
 
 
