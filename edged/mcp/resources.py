@@ -218,7 +218,10 @@ async def _contents(
         return [_document(connection, connection.scope(request), uri)]
     facts = _facts(connection, uri)
     if isinstance(facts, LineInfo):
-        facts = await _with_level(control.services.board, facts)
+        # The level is what the tool would read: where that is off, it is nobody's.
+        tool = control.registry.view(caller.user).tools.get("gpio")
+        if tool is not None and control.registry.status(tool)[0] == "enabled":
+            facts = await _with_level(control.services.board, facts)
     if facts is not None:
         text = msgspec.json.encode(facts).decode()
         return [{"uri": uri, "mimeType": "application/json", "text": text}]

@@ -197,6 +197,15 @@ async def test_a_subscribed_output_tells_of_its_level_and_has_it(wired):
         assert (facts["name"], facts["direction"], facts["value"]) == ("led", "output", value)
 
 
+async def test_a_level_is_nobodys_where_the_tool_that_reads_it_is_off(wired):
+    _, client = wired
+    client.connection.control.registry.set_switches({"gpio": False})
+    (text,) = (await client.ask("resources/read", {"uri": "edged://lines/led"}))["result"][
+        "contents"
+    ]
+    assert "value" not in json.loads(text["text"])
+
+
 async def test_an_input_that_reports_no_edges_cannot_be_subscribed_to(wired, monkeypatch):
     board, client = wired
     (info,) = (one for one in board.lines if one.name == "button")
