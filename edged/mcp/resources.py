@@ -219,7 +219,8 @@ async def _contents(
     facts = _facts(connection, uri)
     if isinstance(facts, LineInfo):
         # The level is what the tool would read: where that is off, it is nobody's.
-        tool = control.registry.view(caller.user).tools.get("gpio")
+        view = control.registry.view(caller.user)
+        tool = view.tools.get("gpio") or view.hidden.get("gpio")
         if tool is not None and control.registry.status(tool)[0] == "enabled":
             facts = await _with_level(control.services.board, facts)
     if facts is not None:
