@@ -129,7 +129,8 @@ def _server(args: Any) -> dict[str, Any]:
     """The settings, as the configuration has them."""
     if not args.target:
         raise UsageError(
-            "mcp-server add needs a URL or a command: edged mcp-server add NAME -- COMMAND"
+            "mcp-server add needs a URL or a command: edged mcp-server add NAME URL, or "
+            "NAME -- COMMAND"
         )
     first, *rest = args.target
     found: dict[str, Any] = {}

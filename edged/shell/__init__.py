@@ -132,6 +132,7 @@ class _Ready(NamedTuple):
     job: Job
     params: dict[str, str]
     once: list[Grant]
+    wanted_s: float
     wall_s: float
     script: Script
 
@@ -230,6 +231,12 @@ class Shell:
             hints.append(ending.hint(stderr or stdout, profile))
         if failed or "No such file" in stderr:
             hints.append(await self.advice(caller, ready.script, profile))
+        most = seconds(self.section.timeout_max)
+        if outcome.reason == "timeout" and ready.wanted_s > most == ready.wall_s:
+            hints.append(
+                f"[{ready.wanted_s:g} s were asked for, {most:g} s are the most: tools: {{exec: "
+                "{timeout_max: …}} in edged.yaml]"
+            )
         last = ending.line(outcome, profile, ready.wall_s)
         text = ending.text(stdout, stderr, *filter(None, hints), last)
         return Finished(outcome, text, failed, confined=not self._sandboxes().is_off)
@@ -279,7 +286,7 @@ class Shell:
             warm=not any(bind.identity for bind in profile.binds),
         )
         params = {"mode": mode, "workdir": workdir, "command": order.command}
-        return _Ready(job, params, once, wall_s, script)
+        return _Ready(job, params, once, wanted, wall_s, script)
 
     async def check(self, command: str, workdir: str = "") -> Script:
         """Refuse what no caller may run; returns the command, taken apart.

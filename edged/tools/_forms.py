@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Annotated
 
 import msgspec
@@ -38,6 +39,32 @@ Data = Annotated[
         '{"hex": "01ff"} or {"text": "0x"}.'
     ),
 ]
+
+
+def check_inputs(
+    params: msgspec.Struct, action: str, of: Mapping[str, tuple[str, ...]], tool: str
+) -> None:
+    """Refuse inputs that an action has no use for: what was meant by them would be lost.
+
+    Models fill in every field that they see: zero and the empty text are as good as absent.
+
+    Args:
+        params: of the call.
+        action: what is done, said or implied.
+        of: by an input's name, the actions that it is of.
+        tool: for the message.
+
+    Raises:
+        InvalidArgumentsError: some were given.
+    """
+    faults = [
+        Fault(field.encode_name, f"belongs to action {' or '.join(of[field.name])}")
+        for field in msgspec.structs.fields(params)
+        if action not in of.get(field.name, (action,))
+        and getattr(params, field.name) not in (field.default, 0, "", None)
+    ]
+    if faults:
+        raise InvalidArgumentsError(faults, tool)
 
 
 def data_bytes(data: list[int] | str | Written | None, field: str = "data") -> bytes:

@@ -12,6 +12,19 @@ from edged.cron.spec import Spec
 from edged.cron.view import readable
 from edged.results import Result
 from edged.tool import Context, Hints, tool
+from edged.tools._forms import check_inputs
+
+SAID = (
+    "schedule",
+    "cron_expr",
+    "every_seconds",
+    "at_seconds",
+    "command",
+    "message",
+    "tool",
+    "task",
+)
+"""Inputs by which a job is added or changed."""
 
 Action = Literal["add", "list", "get", "update", "remove", "enable", "disable", "run"]
 
@@ -21,7 +34,7 @@ class Cron(Spec, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     action: Annotated[
         Action | None,
-        Meta(description="add when a schedule is given, get when an id is, else list."),
+        Meta(description="get when an id is given, add when a job is, else list."),
     ] = None
     id: Annotated[
         str | None, Meta(description="Of get, update, remove, enable, disable, run; or the name.")
@@ -60,9 +73,11 @@ async def cron(params: Cron, ctx: Context) -> Result:
 
 def _action(params: Cron) -> Action:
     if params.id:
+        # Who says more than the id wants more than to look at it.
+        check_inputs(params, "get", dict.fromkeys(SAID, ("update",)), "cron")
         return "get"
-    said = (params.schedule, params.cron_expr, params.every_seconds, params.at_seconds)
-    return "add" if any(said) else "list"
+    # Without a schedule, as of an unset variable, it is refused: the job would be lost.
+    return "add" if any(getattr(params, name) for name in SAID) else "list"
 
 
 def _listed(value: dict[str, Any]) -> str:

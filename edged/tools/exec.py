@@ -12,6 +12,7 @@ from edged.clock import iso
 from edged.errors import Fault, InvalidArgumentsError
 from edged.results import Result
 from edged.tool import Context, Hints, tool
+from edged.tools._forms import check_inputs
 
 TIME_MAX = 7 * 86_400.0
 """Seconds that the configuration may allow at most."""
@@ -21,6 +22,10 @@ STRUCTURED_MAX = 32 << 10
 
 WAIT_MAX = 300.0
 """Seconds that a poll or a read may wait."""
+
+
+OF = {"command": ("run",), "data": ("write",), "keys": ("send-keys",)}
+"""Inputs that say what is meant, where no action does."""
 
 
 class Exec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -124,10 +129,13 @@ async def exec_(params: Exec, ctx: Context) -> Result:
 def _action(params: Exec) -> str:
     """What is meant where nothing is said: the specification's example names no action."""
     if params.session_id is None:
-        return "run"
-    if params.data is not None:
-        return "write"
-    return "send-keys" if params.keys else "read"
+        action = "run"
+    elif params.data is not None:
+        action = "write"
+    else:
+        action = "send-keys" if params.keys else "read"
+    check_inputs(params, action, OF, "exec")
+    return action
 
 
 async def _run(shell: Any, params: Exec, ctx: Context) -> Result:

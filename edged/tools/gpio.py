@@ -14,7 +14,18 @@ from edged.errors import EdgedError, Fault, InvalidArgumentsError
 from edged.results import Result
 from edged.tool import ACTS, Context, tool
 from edged.tools._confirm import confirmed
-from edged.tools._forms import INPUTS_MAX
+from edged.tools._forms import INPUTS_MAX, check_inputs
+
+OF = {
+    "duration": ("pulse",),
+    "count": ("watch",),
+    "timeout": ("watch",),
+    "frequency": ("pwm",),
+    "duty": ("pwm",),
+    "pulse_us": ("servo",),
+    "all": ("list",),
+}
+"""Inputs that only some actions have a use for: a line that stays on was not pulsed."""
 
 SERVO_PERIOD_NS = 20_000_000
 """Hobby servos expect a pulse every 20 ms."""
@@ -93,6 +104,7 @@ async def gpio(params: Gpio, ctx: Context) -> Result:
 async def _run(params: Gpio, ctx: Context) -> Result:
     board: Board = ctx.services.board
     action = params.action or _action(params)
+    check_inputs(params, action, OF, "gpio")
     if action == "list":
         return await _listing(board, params)
     if params.line is None:

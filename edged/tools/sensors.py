@@ -25,7 +25,7 @@ from edged.history import Series
 from edged.results import Result
 from edged.tool import ACTS, Context, tool
 from edged.tools._confirm import confirmed
-from edged.tools._forms import INPUTS_MAX
+from edged.tools._forms import INPUTS_MAX, check_inputs
 from edged.tools._turns import turn
 from edged.units import UNITS, Reading, duration_s, row
 from edged.units import text as reading_text
@@ -37,6 +37,17 @@ SHOWN_ROWS = 48
 def calibrations(*, sim: bool) -> str:
     """Name under which the offsets are stored, by sensor and channel: of chips that are there."""
     return "calibration-sim" if sim else "calibration"
+
+
+OF = {
+    "max_age": ("read",),
+    "raw": ("read",),
+    "since": ("history",),
+    "step": ("history",),
+    "value": ("calibrate",),
+    "reset": ("calibrate",),
+}
+"""Inputs that only some actions have a use for."""
 
 
 class Sensor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -86,6 +97,7 @@ async def sensor(params: Sensor, ctx: Context) -> Result:
 async def _run(params: Sensor, ctx: Context) -> Result:
     board: Board = ctx.services.board
     action = params.action or ("read" if params.sensor or params.channel else "list")
+    check_inputs(params, action, OF, "sensor")
     if action == "list":
         return _listing(board.sensors)
     if params.sensor is None:

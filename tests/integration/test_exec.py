@@ -227,9 +227,20 @@ async def test_timeout_of_the_call_is_kept_and_what_was_written_shown(box):
 async def test_timeout_is_bounded_by_the_configuration():
     async with opened("tools: {exec: {timeout: 1, timeout_max: 1}}\n") as box:
         result = await box.exec(command="sleep 60", timeout=3600)
-        assert result.for_llm == "[Command timed out after 1 s]"
+        assert result.for_llm == (
+            "[3600 s were asked for, 1 s are the most: tools: {exec: {timeout_max: …}} in "
+            "edged.yaml]\n[Command timed out after 1 s]"
+        )
         # An argument that a model fills with nothing is none.
         assert "after 1 s" in (await box.exec(command="sleep 60", timeout=0)).for_llm
+
+
+async def test_what_another_action_is_for_is_not_passed_over(box):
+    """With a session and no action it is read: a command would be lost."""
+    result = await box.exec(command="ls", sessionId="s1")
+    assert result.for_llm == "exec: command: belongs to action run"
+    result = await box.exec(command="cat", data="hello")
+    assert result.for_llm == "exec: data: belongs to action write"
 
 
 async def test_cancelled_call_leaves_no_process(box):

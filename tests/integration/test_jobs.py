@@ -145,6 +145,23 @@ async def test_job_of_a_tool_that_is_not_there_is_refused(board):
     assert "arguments.sensr: is not an input of this tool" in result.for_llm
 
 
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ({"command": "echo hi"}, "schedule: is required"),
+        # Of an unset variable of a script.
+        ({"command": "echo hi", "schedule": ""}, "schedule: is required"),
+        ({"message": "tea", "every_seconds": 0}, "schedule: is required"),
+        ({"id": "x", "command": "ls"}, "command: belongs to action update"),
+    ],
+)
+async def test_what_is_said_of_a_job_is_not_lost_where_no_action_is(board, said, words):
+    result = await call(board, **said)
+    assert result.is_error
+    assert words in result.for_llm
+    assert (await call(board)).for_llm == "No jobs."
+
+
 async def test_channel_of_a_message_is_kept_and_shown(folder):
     """Contract, section 8: names that hosts inject; refused as the tool `message` would."""
     said = {"schedule": "every 1h", "message": "tea", "name": "tea"}

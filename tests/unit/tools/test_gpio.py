@@ -67,6 +67,8 @@ async def test_a_line_without_a_value_is_read(core):
         ({"action": "read"}, "gpio: line: is required; lines: button, door, led"),
         ({"action": "write", "line": "led"}, "gpio: value: is required: on or off"),
         ({"action": "read", "line": "led", "value": "on"}, "gpio: value: belongs to action write"),
+        ({"line": "led", "duty": 0.5}, "gpio: duty: belongs to action pwm"),
+        ({"line": "led", "value": "on", "duration": 5}, "gpio: duration: belongs to action pulse"),
         (
             {"line": "pump"},
             "no gpio line 'pump': there is button, door, led, and those of the chips, such as GPIO17",

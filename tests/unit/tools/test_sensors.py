@@ -138,6 +138,10 @@ async def test_what_is_not_there_is_refused_with_what_there_is(core):
     assert (unknown.is_error, unknown.for_llm) == (True, f"no sensor 'cellar': there is {there}")
     channel = await read(core, sensor="greenhouse", channel="wind")
     assert "it has temperature, pressure, humidity" in channel.for_llm
+    meant = await read(core, sensor="greenhouse", channel="humidity", value=60)
+    assert (meant.is_error, meant.for_llm) == (True, "sensor: value: belongs to action calibrate")
+    # Models fill in what they see.
+    assert not (await read(core, sensor="greenhouse", value=0, step="", reset=False)).is_error
     lonely = await read(core, channel="humidity")
     assert (lonely.is_error, lonely.for_llm) == (True, "sensor: is required")
 
