@@ -53,8 +53,8 @@ ROUNDS_MAX = 8
 ERROR_MAX = 2_000
 """Characters of a peer's error that are repeated."""
 
-STRANGE_MAX = 80
-"""Characters that are shown of a line that is no message."""
+STRANGE_MAX = 4_096
+"""Bytes that are handed on of a line that is no message."""
 
 PENDING_MAX = 256
 """Requests to one server that wait for an answer."""
@@ -236,7 +236,7 @@ class Client:
         skipped: lines that were no messages, answers that nobody waited for, and the like.
         useful: bytes of answers that were waited for.
         on_tools_changed: called when the server says that its list changed.
-        on_strange: called with the first line that is no message, as it may be shown.
+        on_strange: called with the first line that is no message.
     """
 
     def __init__(
@@ -296,7 +296,8 @@ class Client:
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
             # A banner, a log line, half a message: never the end of a session.
             self.skipped += 1
-            if self.on_strange is not None and (text := _printable(line)):
+            text = line[:STRANGE_MAX].decode("utf-8", "replace").strip()
+            if self.on_strange is not None and text:
                 tell, self.on_strange = self.on_strange, None
                 tell(text)
             return
@@ -781,10 +782,3 @@ def _name_of(raw: bytes) -> str:
         return repr(str(msgspec.json.decode(raw, type=_Named).name)[:60])
     except (msgspec.DecodeError, RecursionError):
         return "without a name"
-
-
-def _printable(line: bytes) -> str:
-    """What people are shown of a line; empty where there is nothing to see."""
-    text = line[: 4 * STRANGE_MAX].decode("utf-8", "replace").strip()
-    shown = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
-    return shown if len(shown) <= STRANGE_MAX else f"{shown[:STRANGE_MAX]}\N{HORIZONTAL ELLIPSIS}"

@@ -37,6 +37,9 @@ from edged.sections import McpServer
 from edged.tool import Context
 
 HEADER_MISMATCH = -32020
+STRANGE_SHOWN = 80
+"""Characters of a line that is no message."""
+
 ERRORS_SHOWN = 2_000
 """Characters of standard error in the status."""
 
@@ -328,8 +331,11 @@ class Server:
 
     def _on_strange(self, line: str) -> None:
         """It wrote what is no message; told before its time is over, for it may never answer."""
-        self.doubt = self._plain(
-            f"it wrote {line!r} to its standard output, which is for MCP's messages alone"
+        # Masked before it is cut: a part of a secret is none that is found.
+        text = self._plain(line)
+        shown = text if len(text) <= STRANGE_SHOWN else f"{text[:STRANGE_SHOWN]}…"
+        self.doubt = (
+            f"it wrote {shown!r} to its standard output, which is for MCP's messages alone"
         )
         self._set("starting", self.doubt)
 

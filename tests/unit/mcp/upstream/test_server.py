@@ -266,12 +266,25 @@ async def test_who_prints_and_does_not_answer_is_told_why(chatty):
     """The commonest fault of such a server: told at once, and by a test before its time is over."""
     chatty.answers["initialize"] = None
     chatty.server(connect="10m", timing=msgspec.structs.replace(FAST, strange=0.01))
-    said = "it wrote 'hello �[1m world' to its standard output, which is for MCP's messages alone"
+    said = (
+        "it wrote 'hello \\x1b[1m world' to its standard output, which is for MCP's messages alone"
+    )
     with pytest.raises(UpstreamError, match="so far; it is waited for, 600 s in all") as caught:
         await chatty.one.tried()
     assert said in str(caught.value)
     found = chatty.one.health()
     assert (found.state, found.error) == ("starting", said)
+    await chatty.one.close()
+
+
+async def test_no_part_of_a_secret_is_shown_of_what_a_server_prints(chatty, monkeypatch):
+    """It is masked before the line is cut."""
+    chatty.answers["initialize"] = None
+    monkeypatch.setattr(
+        chatty.server(connect="10m"), "_plain", lambda text: text.replace("sk-secret", "[***]")
+    )
+    chatty.one._on_strange("x" * 76 + "sk-secret and more")
+    assert f"'{'x' * 76}[***…'" in chatty.one.doubt
     await chatty.one.close()
 
 
