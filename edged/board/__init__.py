@@ -12,6 +12,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Self, TypeVar
 
+import msgspec
+
 from edged.board.actuator import Actuator, ActuatorInfo
 from edged.board.claims import Claims, reached, refuse_twice
 from edged.board.device import Ports, Slot
@@ -152,7 +154,13 @@ class Board:
     @property
     def actuators(self) -> tuple[ActuatorInfo, ...]:
         """What acts, by name: the configured actuators, and sensors with commands."""
-        return tuple(self._acting[name].info() for name in sorted(self._acting))
+        found = (self._acting[name].info() for name in sorted(self._acting))
+        return tuple(
+            msgspec.structs.replace(info, error=self._sensors[info.name].info().error)
+            if info.name in self._sensors
+            else info
+            for info in found
+        )
 
     @property
     def lines(self) -> tuple[LineInfo, ...]:

@@ -50,8 +50,11 @@ def run(args: Any) -> int:
     elif args.action == "run":
         _run(found["run"])
     else:
-        state = "removed" if found["status"] == "removed" else found["job"]["state"]
-        show.out(f"{found['job']['name']}: {state}")
+        job = found["job"]
+        state = "removed" if found["status"] == "removed" else job["state"]
+        if args.action == "disable" and state == "running":
+            state = "disabled; a run goes on to its end"
+        show.out(f"{job['name']}: {state}")
     failed = args.action == "run" and found["run"]["status"] not in ("ok", "running")
     return 1 if failed else 0
 
@@ -90,6 +93,10 @@ def _row(job: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _show(job: dict[str, Any]) -> None:
+    times = job["next_runs"]
+    if job["next_run"] and job["next_run"] not in times:
+        # A retry, which is none of the schedule's times.
+        times = [job["next_run"], *times]
     policy = f"overlap {job['overlap']}, misfire {job['misfire']}, retries {job['retries']}"
     show.facts(
         [
@@ -98,7 +105,7 @@ def _show(job: dict[str, Any]) -> None:
             ("of", f"{job['user']}, {job['role']}"),
             ("schedule", f"{job['schedule']} ({job['tz']})"),
             ("state", job["state"]),
-            ("next", "\n".join(map(readable, job["next_runs"])) or "never"),
+            ("next", "\n".join(map(readable, times)) or "never"),
             ("command", job["command"]),
             ("tool", job["tool"]),
             ("arguments", ", ".join(f"{k}={v}" for k, v in job["arguments"].items())),

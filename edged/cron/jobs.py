@@ -422,7 +422,9 @@ class Jobs:
                 job, state, now, self.zone(job.schedule.tz), grace_s=self._grace_s, busy=busy
             )
             if step.missed is not None:
-                noted.append(self._note(db, job, "missed", step.missed, now))
+                was_going = job.overlap == "queue" and self._was_going(db, job.id, step.missed)
+                status: Literal["missed", "skipped"] = "skipped" if was_going else "missed"
+                noted.append(self._note(db, job, status, step.missed, now))
             if step.skipped is not None:
                 noted.append(self._note(db, job, "skipped", (step.skipped,) * 2, now))
             if step.run is not None:
@@ -461,6 +463,16 @@ class Jobs:
             state.ended = end.ended
         self._save_state(db, job.id, state)
         return self._wake(job, state)
+
+    @staticmethod
+    def _was_going(db: sqlite3.Connection, job_id: str, span: tuple[float, float]) -> bool:
+        """Whether the last run was going all the while."""
+        row = db.execute(
+            "SELECT started, ended FROM runs WHERE job = ? AND status IN ('ok', 'error')"
+            " ORDER BY id DESC LIMIT 1",
+            (job_id,),
+        ).fetchone()
+        return row is not None and row[0] <= span[0] and row[1] is not None and span[1] <= row[1]
 
     def _note(
         self,

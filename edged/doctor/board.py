@@ -14,6 +14,7 @@ from typing import NamedTuple, cast
 from edged import plugins
 from edged.board import Board
 from edged.board.device import USUAL_BUS
+from edged.bus import Kind
 from edged.bus.faults import open_error, remedy
 from edged.bus.kernel import KernelBuses
 from edged.bus.settings import DeviceConfig
@@ -80,8 +81,13 @@ def examine(loaded: Loaded, dev: str, sysfs: str, proc: str) -> Iterator[Finding
         text = f"nothing is configured; there is {', '.join(there) or 'no bus'}"
         yield Finding("board", "note", text, "see what is wired: edged scan" if there else "")
         return
-    found = [one for name, device in devices.items() for one in _device(name, device, dev, sysfs)]
-    if config.gpio and "gpio" not in buses.present():
+    present = buses.present()
+    found = [
+        one
+        for name, device in devices.items()
+        for one in _device(name, device, dev, sysfs, present)
+    ]
+    if config.gpio and "gpio" not in present:
         found.append(
             Finding(
                 "board",
@@ -97,7 +103,9 @@ def examine(loaded: Loaded, dev: str, sysfs: str, proc: str) -> Iterator[Finding
         yield Finding("board", "ok", f"{count} configured devices and lines have their buses")
 
 
-def _device(name: str, config: DeviceConfig, dev: str, sysfs: str) -> Iterator[Finding]:
+def _device(
+    name: str, config: DeviceConfig, dev: str, sysfs: str, present: frozenset[Kind]
+) -> Iterator[Finding]:
     info = _info(config)
     for key in (info.bus, config.driver):
         library = LIBRARIES.get(key)
@@ -113,6 +121,12 @@ def _device(name: str, config: DeviceConfig, dev: str, sysfs: str) -> Iterator[F
         yield Finding("board", "warning", f"{name}: {text}", "where the daemon runs as this user")
     if info.bus == "w1" and not os.path.isdir(f"{sysfs}/bus/w1/devices"):
         yield Finding("board", "fault", f"{name}: no 1-wire bus here", remedy("w1"))
+    if info.bus in _CHIPS and info.bus not in present:
+        yield Finding("board", "fault", f"{name}: no {_CHIPS[info.bus]} here", remedy(info.bus))
+
+
+_CHIPS: dict[str, str] = {"pwm": "PWM chip", "gpio": "GPIO chip"}
+"""What devices are on that name no bus."""
 
 
 def _info(config: DeviceConfig) -> Info:

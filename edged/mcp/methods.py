@@ -140,7 +140,11 @@ def _newest(rows: Sequence[Event | Record]) -> tuple[list[msgspec.Raw], int]:
 
 
 def _status(connection: Connection, request: Request) -> None:
-    connection.answer(request, connection.control.status(connection.caller))
+    # The caller's own tools are counted too, also where nobody listed them yet.
+    connection.when_fresh(
+        request.id,
+        lambda: connection.answer(request, connection.control.status(connection.caller)),
+    )
 
 
 def _turn(connection: Connection, request: Request) -> None:

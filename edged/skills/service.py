@@ -549,7 +549,12 @@ class Skills:
             raise NotFoundError(f"{name}: {names.line(file, 200)} leads out of the skill")
         found = await asyncio.to_thread(read_inside, entry.path, inner, FILE_SHOWN)
         if isinstance(found, Problem):
-            raise NotFoundError(f"{name}: {names.line(file, 200)}: {found.reason}")
+            shown = names.line(file, 200)
+            if found.reason == f"no {inner}":
+                raise NotFoundError(
+                    f"{name} has no file {shown}: edged skills show {name} lists those there are"
+                )
+            raise NotFoundError(f"{name}: {shown}: {found.reason}")
         try:
             return found.decode("utf-8-sig")
         except UnicodeDecodeError:

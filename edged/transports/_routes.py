@@ -340,6 +340,7 @@ async def get_log(request: Request) -> StreamResponse:
 
 async def get_status(request: Request) -> StreamResponse:
     """Tell the health of every part."""
+    await request.fresh()
     return request.reply(request.api.control.status(request.caller))
 
 

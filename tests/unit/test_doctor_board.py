@@ -48,12 +48,20 @@ def test_an_unconfigured_one_is_told_what_there_is(tmp_path):
         ("{driver: mcp3008}", "spidev0.0 is not there: switch it on with dtparam=spi=on"),
         ("{driver: pms5003, bus: ttyAMA0}", "ttyAMA0 is not there: switch it on with enable_uart"),
         ("{driver: ds18b20}", "no 1-wire bus here"),
+        ("{driver: hcsr04, options: {trigger: GPIO23, echo: GPIO24}}", "attic: no GPIO chip here"),
     ],
 )
 def test_a_bus_that_is_not_there_is_told_with_its_line(tmp_path, config, text):
     """Issue 3, part 6: what, cause and remedy for this board."""
     found = findings(tmp_path, f"board: {{sensors: {{attic: {config}}}}}\n")
     assert any(level == "fault" and text in said for level, said, _ in found), found
+
+
+def test_an_actuator_without_its_pwm_is_told_too(tmp_path):
+    text = "board: {actuators: {window: {driver: servo, options: {channel: pwmchip0/0}}}}\n"
+    ((level, said, remedy),) = findings(tmp_path, text)
+    assert (level, said) == ("fault", "window: no PWM chip here")
+    assert "dtoverlay=pwm-2chan" in remedy
 
 
 def test_a_package_that_is_missing_is_told_with_how_to_get_it(tmp_path, monkeypatch):

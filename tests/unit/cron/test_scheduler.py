@@ -76,21 +76,38 @@ async def test_failed_job_stays_to_be_seen(world):
 
 
 @pytest.mark.parametrize(
-    ("overlap", "starts"),
+    ("overlap", "starts", "left_out"),
     [
-        ("skip", [60, 240, 420]),
-        ("queue", [60, 210, 360]),
-        ("parallel", [60, 120, 180, 240, 300, 360, 420]),
+        ("skip", [60, 240, 420], [120, 180, 300, 360]),
+        # One waits, and those before it in the same time are left out.
+        ("queue", [60, 210, 360], [120, 240]),
+        ("parallel", [60, 120, 180, 240, 300, 360, 420], []),
     ],
 )
-async def test_job_that_is_due_while_it_runs(world, overlap, starts):
+async def test_job_that_is_due_while_it_runs(world, overlap, starts, left_out):
     """Issue 4, part 4: overlap policies."""
     world.errands.outcomes["work"] = (150.0, False, "done")
     job = await world.add(schedule="every 1m", overlap=overlap)
     await world.pass_time(420)
     assert [when - NOW for when, *_ in world.errands.calls] == starts
-    skipped = [run.due - NOW for run in world.spans[job.id] if run.status == "skipped"]
-    assert skipped == ([120, 180, 300, 360] if overlap == "skip" else [])
+    skipped = [run for run in world.spans[job.id] if run.status == "skipped"]
+    assert [run.due - NOW for run in skipped] == left_out
+    assert all(run.output == "the run before was still going" for run in skipped)
+    assert not [run for run in world.spans[job.id] if run.status == "missed"]
+
+
+async def test_job_that_waits_for_its_turn_while_the_daemon_is_down_says_that_it_missed(world):
+    """What was due while nothing ran is told as such, also of a job that queues."""
+    world.errands.outcomes["work"] = (10.0, False, "done")
+    job = await world.add(schedule="every 1m", overlap="queue")
+    await world.pass_time(90)
+    await world.stop()
+    world.clock.advance(300)
+    await world.start()
+    await world.pass_time(60)
+    missed = [run for run in world.spans[job.id] if run.status == "missed"]
+    assert missed
+    assert not [run for run in world.spans[job.id] if run.status == "skipped"]
 
 
 async def test_parallel_runs_of_one_job_are_bounded(world):

@@ -58,7 +58,7 @@ async def test_body_and_files_are_given_on_demand(hub, site):
     assert await hub.read(OWNER, "pdf-tools", "templates/form.txt") == "form 1.0.0\n"
     for file, says in (
         ("own-folder/deep/data.bin", "is no text"),
-        ("none", "no none"),
+        ("none", "has no file none: edged skills show"),
         ("scripts/../../x", "leads out"),
         ("../../../../../etc/passwd", "leads out"),
         ("/etc/passwd", "leads out"),
