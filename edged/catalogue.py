@@ -229,8 +229,13 @@ class Catalogue:
             root.entries = entries
             self._rebuild(root)
 
-    def _renew(self, root: _Root, entry: Entry) -> bool:
-        """Whether a tool's files changed since they were looked at; then the new tool is there."""
+    def _renew(self, root: _Root, entry: Entry, user: str) -> bool:
+        """Whether another tool is there now: its files changed, or the user's own overrides it."""
+        if not root.user:
+            before = self._registry.version
+            self.look(user)
+            if self._registry.version != before:
+                return True
         new = discover.again(entry, self._cache, self._clock.now())
         if new is entry or (new.digest == entry.digest and new.problem == entry.problem):
             return False
@@ -273,7 +278,9 @@ class Catalogue:
         problem = entry.problem
         if found is None or problem is not None:
             reason = _problem_text(problem) if problem is not None else "cannot be read"
-            return _broken(entry, source, reason, renew=lambda: self._renew(root, entry))
+            return _broken(
+                entry, source, reason, renew=lambda user: self._renew(root, entry, user)
+            )
         if found.name in reserved:
             reason = f"{found.name} is the name of a built-in tool: choose another in TOOL.md"
             return _broken(entry, source, reason, "reserved_name")
@@ -292,7 +299,7 @@ class Catalogue:
             description=_description(found),
             make_type=lambda: manifest.struct(found),
             make_schema=lambda: manifest.schema(found),
-            renew=lambda: self._renew(root, entry),
+            renew=lambda user: self._renew(root, entry, user),
             label=found.label,
             category="user",
             source=source,
@@ -389,7 +396,7 @@ def _broken(
     source: str,
     reason: str,
     code: str = "invalid",
-    renew: Callable[[], bool] | None = None,
+    renew: Callable[[str], bool] | None = None,
 ) -> Tool:
     def run(_params: msgspec.Struct, _ctx: Context) -> Result:
         raise SandboxSetupError(reason)

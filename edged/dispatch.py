@@ -285,7 +285,7 @@ class Dispatcher:
         find = self.registry.find
         try:
             tool = find(caller.user, name, session, is_named=is_named)
-            if tool.renew is not None and tool.renew():
+            if tool.renew is not None and tool.renew(caller.user):
                 tool = find(caller.user, name, session, is_named=is_named)
         except UnknownToolError:
             # To an agent it is as if there were none; who owns the board sees it in listings.

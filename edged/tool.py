@@ -131,7 +131,7 @@ class Permissions(msgspec.Struct, frozen=True):
 class Tool:
     """One tool as the registry keeps it. Immutable but for its lazy parts.
 
-    `renew` is asked before each call whether the files behind the tool changed;
+    `renew` is asked before each call of a user whether the files behind the tool changed;
     when it says so, the registry has the new tool. `own_deadline` marks a tool
     that keeps the deadline it is handed by itself. `cut` false: the text goes out
     as it is. `status` disabled is the configuration's word, blocked the tool's own.
@@ -189,7 +189,7 @@ class Tool:
         description: str,
         make_type: Callable[[], type[msgspec.Struct]],
         make_schema: Callable[[], dict[str, Any]] | None = None,
-        renew: Callable[[], bool] | None = None,
+        renew: Callable[[str], bool] | None = None,
         label: str = "",
         category: str = "system",
         config_key: str = "",

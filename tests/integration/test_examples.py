@@ -238,6 +238,19 @@ def test_users_tool_overrides_the_global_one_of_its_name(daemon):
     assert (hidden["status"], hidden["reason_code"]) == ("blocked", "shadowed")
 
 
+def test_users_tool_that_comes_later_is_used_at_the_next_call(serving):
+    """README: there is nothing to restart. Nobody lists the tools in between."""
+    with serving(lay) as daemon:
+        assert daemon.call("hello_bash", name="x").for_llm == "Hello, x!"
+        own = daemon.data / "local" / "tools" / "hello_bash"
+        shutil.copytree(daemon.data / "tools" / "hello_bash", own)
+        entry = own / "index.sh"
+        entry.write_text(entry.read_text().replace("Hello", "Hallo"))
+        assert daemon.call("hello_bash", name="x").for_llm == "Hallo, x!"
+        shutil.rmtree(own)
+        assert daemon.call("hello_bash", name="x").for_llm == "Hello, x!"
+
+
 def test_tool_finds_the_platforms_variables_and_no_other(daemon):
     """Specification, "Available Environment Variables"; contract, section 10."""
     found = json.loads(daemon.call("looks_around").for_llm)

@@ -591,11 +591,11 @@ async def test_a_tool_is_looked_at_again_before_it_runs(core):
     """A TOOL.md that was edited a moment ago."""
     new = tool("say")(lambda_result(results.text("new")))
 
-    def renew():
+    def renew(_user):
         core.add(new)
         return True
 
-    core.add(tool("say", renew=renew)(say.run), tool("same", renew=lambda: False)(say.run))
+    core.add(tool("say", renew=renew)(say.run), tool("same", renew=lambda _user: False)(say.run))
     assert (await core.call("say")).for_llm == "new"
     assert (await core.call("same", body(text="as before"))).for_llm == "as before"
 
