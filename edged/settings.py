@@ -127,7 +127,9 @@ def load(path: str | None, *, explicit: bool) -> Loaded:
             data = file.read(SIZE_MAX + 1)
     except FileNotFoundError:
         if explicit:
-            raise ConfigError("there is no such file: check --config", file=path) from None
+            raise ConfigError(
+                "there is no such file: check --config or EDGED_CONFIG", file=path
+            ) from None
         return Loaded(Config(), "", None, (), Defaults(), {})
     except OSError as error:
         remedy = "check its permissions, or choose another with --config"

@@ -142,6 +142,7 @@ def of_daemon(running: Running, places: Places) -> Iterator[Finding]:
         yield from seeds(running.seeds)
     yield from listed_tools(running.states)
     yield from mcp_servers(status.get("mcp", {}))
+    yield from messages(status.get("messages", {}), data)
     yield from agents(running.agents)
 
 
@@ -728,6 +729,26 @@ def listed_tools(states: list[dict[str, Any]]) -> Iterator[Finding]:
             # Not a tool, but a directory of them.
             text = row["problem"]
         yield Finding("tools", level, text)
+
+
+def messages(found: dict[str, Any], data: str) -> Iterator[Finding]:
+    """Channels of messages, as the daemon has them.
+
+    Args:
+        found: of its status; empty where none is configured, or to an agent.
+        data: its directory.
+    """
+    channels: dict[str, str] = found.get("channels", {})
+    troubled = set(found.get("troubled", ()))
+    for name, state in channels.items():
+        if name in troubled:
+            remedy = f"see messages.channels.{name} in edged.yaml; edged call message tries it"
+            yield Finding("messages", "warning", f"channel {name}: {state}", remedy)
+    if found.get("given_up"):
+        text = f"{found['given_up']} messages were given up"
+        yield Finding("messages", "note", text, f"they are in {data}/outbox/given-up")
+    if channels and not troubled:
+        yield Finding("messages", "ok", f"{len(channels)} channels take messages")
 
 
 def mcp_servers(found: dict[str, dict[str, Any]]) -> Iterator[Finding]:

@@ -71,11 +71,13 @@ class Draft(msgspec.Struct, frozen=True):
 class _Waiting:
     """A message in its lane; `since` is monotonic, so that a jump of the clock ages none."""
 
-    __slots__ = ("attempts", "message", "order", "since", "size")
+    __slots__ = ("attempts", "is_earlier", "message", "order", "since", "size")
 
-    def __init__(self, entry: Entry, since: float) -> None:
+    def __init__(self, entry: Entry, since: float, *, is_earlier: bool) -> None:
         self.order, self.message, self.size = entry
         self.since = since
+        self.is_earlier = is_earlier
+        """Whether an earlier life of the daemon may have tried it too."""
         self.attempts = 0
 
 
@@ -257,7 +259,7 @@ class Outbox:
             if fd >= 0:
                 os.close(fd)
         self._count_in(message.user, 0, entry.size - reserved)
-        self._enqueue(entry, self._clock.monotonic())
+        self._enqueue(entry, self._clock.monotonic(), is_earlier=False)
         return entry.message
 
     def _check_room(self, caller: Caller, size: int) -> None:
@@ -325,7 +327,7 @@ class Outbox:
             if message.channel in self._lanes:
                 # A clock that was wrong then or is now ages nothing by more than there is.
                 age = min(max(0.0, now - message.created), self._limits.give_up_s)
-                self._enqueue(entry, monotonic - age)
+                self._enqueue(entry, monotonic - age, is_earlier=True)
             else:
                 found = self._strangers.get(message.channel, 0)
                 self._strangers[message.channel] = found + 1
@@ -378,9 +380,9 @@ class Outbox:
 
     # Giving out ---------------------------------------------------------------------------
 
-    def _enqueue(self, entry: Entry, since: float) -> None:
+    def _enqueue(self, entry: Entry, since: float, *, is_earlier: bool) -> None:
         lane = self._lanes[entry.message.channel]
-        lane.queue.append(_Waiting(entry, since))
+        lane.queue.append(_Waiting(entry, since, is_earlier=is_earlier))
         # Asked of the task itself: a callback at its end comes a turn of the loop late.
         if not lane.is_busy and not self._is_stopping:
             lane.task = self._spawn(self._deliver(lane))
@@ -441,7 +443,9 @@ class Outbox:
             lane.problem = "" if error.is_final else reason
             lane.given_up = reason
             self.given_up += 1
-            how = "at once" if error.is_final else f"after {waiting.attempts} attempts"
+            count = f"{waiting.attempts} attempt{'s' * (waiting.attempts != 1)}"
+            life = " since the start" if waiting.is_earlier else ""
+            how = "at once" if error.is_final else f"after {count}{life}"
             # The text is the user's; the log is everyone's who may read it.
             log.error(
                 f"messages: {waiting.message.id} of {waiting.message.user} to {lane.name} was "

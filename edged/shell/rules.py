@@ -46,7 +46,7 @@ def refused(
             if pattern.search(candidate):
                 return (
                     f"not run: {_shown(candidate)} is refused by the owner's rule "
-                    f"{pattern.pattern!r} (tools.exec.deny in edged.yaml)"
+                    f"'{pattern.pattern}' (tools.exec.deny in edged.yaml)"
                 )
     for finding in _findings(text, script):
         if not any(pattern.search(finding.text) for pattern in allow):

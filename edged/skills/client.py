@@ -262,7 +262,9 @@ class Client:
                 # The guard's own words.
                 raise inner from None
             reason = unanswered.why(error)
-            raise _BusyError(f"cannot be reached: {reason}", None, limited=False) from None
+            where = urlsplit(url).hostname or "its server"
+            told = f"{where} cannot be reached: {reason}"
+            raise _BusyError(told, None, limited=False) from None
         raise RemoteProtocolError(f"{registry}: more than {HOPS_MAX} redirects")
 
     async def _read(self, ask: _Ask, response: ClientResponse, sink: Sink) -> Reply:

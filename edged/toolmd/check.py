@@ -162,6 +162,24 @@ def _entry(directory: str, language: str) -> Iterator[Finding]:
         yield Finding("error", path, line, "not UTF-8 text", "save the file as UTF-8")
         return
     yield from {"typescript": _script, "python": _python, "bash": _bash}[language](path, source)
+    if language == "python":
+        yield from _beside(directory, name)
+
+
+def _beside(directory: str, entry: str) -> Iterator[Finding]:
+    """Modules that the entry file may import: whether they are Python at all."""
+    for name in sorted(os.listdir(directory)):
+        if not name.endswith(".py") or name == entry:
+            continue
+        path = f"{directory}/{name}"
+        data = read_inside(directory, name, SOURCE_MAX)
+        if isinstance(data, Problem):
+            yield _from_problem(data)
+            continue
+        try:
+            _parsed(path, data)
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            yield _not_python(path, error)
 
 
 _CLUTTER = ("package.json", "package-lock.json", "tsconfig.json", "node_modules", "test", "tests")
@@ -179,23 +197,30 @@ _PYTHON_FORM = "write `def execute(tool_call_id, params, signal=None, on_update=
 
 def _python(path: str, source: str) -> Iterator[Finding]:
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tree = ast.parse(source, path)
-            compile(tree, path, "exec")
-    except SyntaxError as error:
-        yield Finding(
-            "error", path, error.lineno or 0, f"not Python: {error.msg}", "mend the line"
-        )
-        return
-    except (ValueError, RecursionError, MemoryError) as error:
-        yield Finding("error", path, 0, f"not Python: {error}", "mend the file")
+        tree = _parsed(path, source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        yield _not_python(path, error)
         return
     function = next((node for node in tree.body if _defines(node, "execute")), None)
     if function is None:
         yield Finding("error", path, 0, "no `execute` at the top level", _PYTHON_FORM)
     elif isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
         yield from _python_execute(path, function)
+
+
+def _parsed(path: str, source: str | bytes) -> ast.Module:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        tree = ast.parse(source, path)
+        compile(tree, path, "exec")
+    return tree
+
+
+def _not_python(path: str, error: Exception) -> Finding:
+    if isinstance(error, SyntaxError):
+        reason = f"not Python: {error.msg}"
+        return Finding("error", path, error.lineno or 0, reason, "mend the line")
+    return Finding("error", path, 0, f"not Python: {error}", "mend the file")
 
 
 def _defines(node: ast.stmt, name: str) -> bool:

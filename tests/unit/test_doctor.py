@@ -135,6 +135,25 @@ def test_daemon_speaks_for_itself(places):
     assert "in use by the daemon" in found[0].text
 
 
+def test_a_channel_that_takes_nothing_and_what_was_given_up_are_told(places):
+    told = {
+        "given_up": 2,
+        "channels": {"dead": "1 waiting: no connection", "small": "ok"},
+        "troubled": ["dead"],
+    }
+    running = Running(status(sandbox={"level": "none"}, messages=told), [], [])
+    found = [one for one in doctor.of_daemon(running, places) if one.check == "messages"]
+    assert [(one.level, one.text) for one in found] == [
+        ("warning", "channel dead: 1 waiting: no connection"),
+        ("note", "2 messages were given up"),
+    ]
+    assert found[1].remedy.endswith("/outbox/given-up")
+    healthy = {"given_up": 0, "channels": {"small": "ok"}, "troubled": []}
+    (one,) = doctor.messages(healthy, "/data")
+    assert (one.level, one.text) == ("ok", "1 channels take messages")
+    assert list(doctor.messages({}, "/data")) == []
+
+
 def test_daemon_without_a_sandbox_is_a_warning(places):
     running = Running(status(sandbox={"level": "none"}), [], [])
     assert ("sandbox", "warning") in levels(doctor.of_daemon(running, places))

@@ -168,6 +168,20 @@ async def test_the_next_life_goes_on_where_the_last_one_ended(post, door, doors)
     assert names(post) == []
 
 
+async def test_attempts_of_a_later_life_are_told_as_such(post, door, doors, capsys):
+    """Those before a restart are not counted."""
+    first = post.outbox({"door": door}, give_up_s=100.0)
+    door.hold = asyncio.Event()
+    await first.put(ADA, Draft("hello"))
+    await first.close(0.0)
+    later = doors()
+    later.answers = [DeliveryError("HTTP 500", retry_after_s=1_000.0)]
+    second = post.outbox({"door": later}, give_up_s=100.0)
+    await second.open()
+    await post.settled(second)
+    assert "was given up after 1 attempt since the start: HTTP 500" in capsys.readouterr().err
+
+
 async def test_steps_behind_it_are_not_sent_again(post, door, doors):
     """Part 6: of a message in parts, a restart repeats one part at most."""
     door.parts = 3

@@ -88,7 +88,7 @@ def test_allow_never_lifts_the_owners_own_deny():
     """Fault 3079 of PicoClaw."""
     said = why("jq env x", deny=[r"^jq\b"], allow=[".*"])
     assert said == (
-        "not run: `jq env x` is refused by the owner's rule '^jq\\\\b' "
+        "not run: `jq env x` is refused by the owner's rule '^jq\\b' "
         "(tools.exec.deny in edged.yaml)"
     )
 

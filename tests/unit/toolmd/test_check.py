@@ -155,6 +155,20 @@ def test_what_keeps_a_tool_from_working_is_an_error(
     assert all(one.remedy and one.file == f"{root}/{entry}" for one in errors)
 
 
+def test_a_module_beside_the_entry_is_looked_at_too(root: Path) -> None:
+    """README: a module beside it is used at its next call."""
+    tool(root, "index.py", "import helper\n\n\ndef execute(a, b):\n    return helper.X\n")
+    (root / "helper.py").write_text("Y = 1\nX = (\n")
+    (root / "good.py").write_text("X = 1\n")
+    errors = [one for one in check(str(root)) if one.severity == "error"]
+    assert [(one.file, one.line) for one in errors] == [(f"{root}/helper.py", 2)]
+    assert errors[0].reason == "not Python: '(' was never closed"
+    (root / "helper.py").unlink()
+    (root / "helper.py").symlink_to("/etc/hostname")
+    (error,) = [one for one in check(str(root)) if one.severity == "error"]
+    assert "leads out of" in error.reason
+
+
 @pytest.mark.parametrize(
     ("entry", "code", "line", "words"),
     [
