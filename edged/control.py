@@ -367,6 +367,8 @@ class Control:
         if not is_user(decision.user):
             reason = "must be an e-mail identity such as ada@example.org, or local"
             raise InvalidArgumentsError([Fault("user", reason)])
+        if decision.duration != "deny":
+            policy.check_plain(path)
         asked, write = policy.waiting_for(decision.user, path), decision.write
         if write is not None:
             is_denied = decision.duration == "deny"

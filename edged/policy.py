@@ -212,10 +212,9 @@ class Policy:
         denial = self._denial(caller, place.path, write=write)
         if denial is not None:
             raise DeniedError(_refused(path, denial.id))
-        for known in self._pending.values():
-            asked = (known.user, known.who, known.path, known.write)
-            if asked == (caller.user, caller.who, place.path, write):
-                return self._again(known, session, place)
+        known = self._known(caller, place, write=write)
+        if known is not None and _spot_of(known) == place:
+            return self._again(known, session)
         self._expire()
         mine = sum(one.user == caller.user for one in self._pending.values())
         if mine >= PENDING_MAX or len(self._pending) >= PENDING_ALL_MAX:
@@ -228,6 +227,9 @@ class Policy:
             request, command=command[:TEXT_MAX], reason=reason[:TEXT_MAX]
         )
         undo = self._kept()
+        if known is not None:
+            # What lies there by now was never looked over: it is another question.
+            del self._pending[known.id]
         self._pending[request.id] = request
         self._save(undo)
         act = "write" if write else "read"
@@ -336,6 +338,17 @@ class Policy:
             return self.answer(request.id, duration, by)
         finally:
             self._pending.pop(request.id, None)
+
+    def check_plain(self, path: str) -> None:
+        """Refuse a path that leads elsewhere: who put the link there is not who answers.
+
+        Raises:
+            InvalidArgumentsError: with where it leads, or it cannot be followed.
+        """
+        real = _followed(path).path
+        if real != os.path.normpath(path):
+            reason = f"{path} leads to {real}: name that, where it is what you mean"
+            raise InvalidArgumentsError([Fault("path", reason)])
 
     def waiting_for(self, user: str, path: str) -> list[Request]:
         """Requests of a user for a path that wait, oldest first."""
@@ -521,15 +534,17 @@ class Policy:
             inode=place.inode,
         )
 
-    def _again(self, known: Request, session: str, place: Spot) -> Request:
-        """The same question, perhaps by a later session or about what lies there by now."""
-        renewed = msgspec.structs.replace(
-            known,
-            session=session,
-            anchor=place.anchor,
-            device=place.device,
-            inode=place.inode,
-        )
+    def _known(self, caller: Caller, place: Spot, *, write: bool) -> Request | None:
+        """The request of a caller for a path that waits already."""
+        wanted = caller.user, caller.who, place.path, write
+        for one in self._pending.values():
+            if (one.user, one.who, one.path, one.write) == wanted:
+                return one
+        return None
+
+    def _again(self, known: Request, session: str) -> Request:
+        """The same question, perhaps by a later session."""
+        renewed = msgspec.structs.replace(known, session=session)
         if renewed != known:
             undo = self._kept()
             self._pending[known.id] = renewed
@@ -687,6 +702,10 @@ def _asked(grant: Grant) -> Request:
         device=grant.device,
         inode=grant.inode,
     )
+
+
+def _spot_of(request: Request) -> Spot:
+    return Spot(request.path, request.anchor, request.device, request.inode)
 
 
 def _followed(path: str) -> Spot:

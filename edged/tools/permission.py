@@ -122,7 +122,8 @@ async def _said(ctx: Context, request: Request) -> str:
     if client is None or not caller.is_owner or not client.can("elicitation/create"):
         return ""
     act = "write" if request.write else "read"
-    parts = [f"An agent of {caller.user} wants to {act} {request.path}."]
+    # By its id it is this question and no other: an answer to it is none to the next one.
+    parts = [f"An agent of {caller.user} wants to {act} {request.path} ({request.id})."]
     parts += [f"For: {request.command}"] if request.command else []
     parts += [f"Reason: {request.reason}"] if request.reason else []
     answers = {"type": "string", "enum": ["once", "session", "deny"], "title": "Allow it"}

@@ -458,3 +458,23 @@ def test_what_is_said_of_a_path_is_what_is_granted(daemon, ada, outside):
     assert daemon.http("/api/permission/grant", answer)[0] == 200
     assert stands() == [("granted", False), ("granted", True)]
     says("--forget", path)
+
+
+def test_a_path_that_was_made_a_link_is_not_granted_by_its_name(daemon, ada, outside):
+    """README: a grant is of what was there when the agent asked, not of what is put in its place."""
+    path, target = outside / "report", outside / "rootonly"
+    target.mkdir()
+    (target / "secret").write_text("never shown")
+    path.write_text("harmless")
+    call = {"arguments": {"path": str(path)}}
+    daemon.http("/api/tools/request_permission/call", call, token=ada)
+    path.unlink()
+    path.symlink_to(target)
+    done = daemon.cli("grant", str(path), "session", "--user", ADA)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert f"{path} leads to {target}: name that" in " ".join(done.stderr.split())
+    answer = {"path": str(path), "user": ADA, "duration": "session"}
+    assert daemon.http("/api/permission/grant", answer)[0] == 400
+    read = {"arguments": {"path": str(target / "secret")}}
+    assert daemon.http("/api/tools/read_file/call", read, token=ada)[1]["is_error"]
+    assert daemon.cli("grant", "--forget", str(outside / "report"), "--user", ADA).returncode == 0

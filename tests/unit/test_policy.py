@@ -71,6 +71,32 @@ def test_request_waits_and_is_an_event(desk):
     assert desk.find(path) is None
 
 
+def test_another_thing_at_the_path_is_another_question(desk):
+    """What lies there by now was never looked over: asking again does not bind to it."""
+    path = desk.path("srv/notes")
+    first = desk.policy.request(ADA, "s1", path)
+    assert desk.policy.request(ADA, "s1", path).id == first.id
+    os.rename(path, f"{path}.old")
+    desk.path("srv/notes")
+    second = desk.policy.request(ADA, "s1", path)
+    assert second.id != first.id
+    assert desk.policy.pending() == [second]
+    assert [kind for kind, _, _ in desk.seen] == ["permission.request"] * 2
+    with pytest.raises(NotFoundError):
+        desk.policy.answer(first.id, "session", OWNER)
+    assert desk.find(path) is None
+
+
+def test_a_path_that_leads_elsewhere_is_not_plain(desk):
+    """Who put the link there is not who answers."""
+    real = desk.path("rootonly")
+    link = os.path.join(os.path.dirname(real), "report")
+    os.symlink(real, link)
+    desk.policy.check_plain(real + "/")
+    with pytest.raises(InvalidArgumentsError, match=f"{link} leads to {real}: name that"):
+        desk.policy.check_plain(link)
+
+
 def test_grant_covers_components_and_not_letters(desk):
     """Facts of PicoClaw, 7: there `/desk` covered `/desktop`."""
     grant = desk.granted(desk.path("desk"))
