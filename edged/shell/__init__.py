@@ -12,7 +12,7 @@ import asyncio
 import os
 import re
 import stat
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
@@ -338,14 +338,15 @@ class Shell:
         if grants:
             outside += self._outside(script, profile)
         looked, there = await asyncio.to_thread(_look_at_all, outside, grants)
+        denied = await asyncio.to_thread(self._denied_in, grants)
         chosen = {
             grant.id: grant
             for grant in there
-            if grant.duration == "session" and not self._refused_in(caller, grant)
+            if grant.duration == "session" and not self._refused_in(caller, grant, denied)
         }
         links: list[tuple[str, str]] = []
         for seen in looked:
-            grant = self._grant_of(caller, seen, is_workdir=seen.path == workdir)
+            grant = self._grant_of(caller, seen, denied, is_workdir=seen.path == workdir)
             if grant is not None:
                 chosen[grant.id] = grant
                 if seen.link is not None:
@@ -361,7 +362,14 @@ class Shell:
         once = [grant for grant in shown if grant.duration == "once"]
         return f"{mark} {names}", widened, workdir, once
 
-    def _grant_of(self, caller: Caller, seen: _Seen, *, is_workdir: bool) -> Grant | None:
+    def _denied_in(self, grants: tuple[Grant, ...]) -> dict[str, str]:
+        """What the configuration denies in what was granted, by the grants' ids."""
+        found = ((one.id, self._workspace.denied_in(one.path)) for one in grants)
+        return {name: path for name, path in found if path}
+
+    def _grant_of(
+        self, caller: Caller, seen: _Seen, denied: Mapping[str, str], *, is_workdir: bool
+    ) -> Grant | None:
         """The grant that a named path is reached by, one of writing if there is one.
 
         Raises:
@@ -379,7 +387,7 @@ class Shell:
             if is_workdir and seen.is_there:
                 raise DeniedError(self._ask(caller, seen))
             return None
-        inside = self._refused_in(caller, grant)
+        inside = self._refused_in(caller, grant, denied)
         if inside:
             raise DeniedError(
                 f"the owner granted {grant.path} and refused {inside}, and a command sees a "
@@ -387,8 +395,10 @@ class Shell:
             )
         return grant
 
-    def _refused_in(self, caller: Caller, grant: Grant) -> str:
+    def _refused_in(self, caller: Caller, grant: Grant, denied: Mapping[str, str]) -> str:
         """A path in what was granted that the owner refused; empty where there is none."""
+        if grant.id in denied:
+            return f"{denied[grant.id]} (tools.files.deny)"
         for denial in self._policy.denied():
             holds = denial.user == caller.user and (grant.write or not denial.write)
             if holds and denial.path != grant.path and covers(grant.path, denial.path):

@@ -69,6 +69,10 @@ _SHOWN = (
 )
 
 
+LOOKED_AT_MAX = 20_000
+"""Entries of a directory that are looked at for what is forbidden in it."""
+
+
 class Place(msgspec.Struct, frozen=True):
     """Where a path leads.
 
@@ -331,6 +335,31 @@ class Workspace:
         """Whether a pattern of the owner forbids a place. Any thread."""
         deny = self._compiled()[0]
         return bool(deny) and (deny.covers(place.shown) or deny.covers(place.host))
+
+    def denied_in(self, path: str) -> str:
+        """What a pattern of the owner forbids of a path on the host and all below it.
+
+        Blocks as the disk does; any thread.
+
+        Returns:
+            The first that was found, or the path itself where there is too much to look
+            at; empty where nothing is forbidden.
+        """
+        deny = self._compiled()[0]
+        if not deny:
+            return ""
+        if deny.covers(path):
+            return path
+        left = LOOKED_AT_MAX
+        for folder, folders, files in os.walk(path):
+            for name in (*folders, *files):
+                inner = os.path.join(folder, name)
+                if deny.covers(inner):
+                    return inner
+            left -= len(folders) + len(files)
+            if left < 0:
+                return path
+        return ""
 
 
 def forbidden(shown: str) -> str:

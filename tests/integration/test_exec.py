@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from edged import workspace
 from edged.errors import ToolUnavailableError
 from edged.identity import Caller
 from edged.sandbox.run import OUTPUT_RATE
@@ -676,6 +677,34 @@ async def test_refused_path_is_told_as_refused(box, outside):
     result = await box.exec(command=f"cat {outside}/a")
     assert f"the owner refused {outside}" in result.for_llm
     assert "request_permission" not in result.for_llm
+
+
+async def test_what_the_configuration_denies_in_a_granted_directory_is_not_shown(outside):
+    """README: `deny` holds everywhere; a command would see the directory as a whole."""
+    (outside / "in").mkdir()
+    (outside / "in" / "b.key").write_text("s3cret")
+    (outside / "a").write_text("open")
+    async with opened("tools: {files: {deny: ['*.key']}}\n") as box:
+        box.grant(str(outside), write=True)
+        for command in (f"cat {outside}/in/b.key", f"cat {outside}/a {outside}/*/*"):
+            result = await box.exec(command=command)
+            assert "s3cret" not in result.for_llm
+            assert f"refused {outside}/in/b.key (tools.files.deny)" in result.for_llm
+        # A command that names nothing of it runs, and does not see it.
+        assert (await box.exec(command="echo hi")).for_llm == "hi"
+        assert "s3cret" not in (await box.exec(command=f"d={outside}; cat $d/in/*")).for_llm
+        (outside / "in" / "b.key").unlink()
+        assert (await box.exec(command=f"cat {outside}/a")).for_llm == "open"
+
+
+async def test_too_much_to_look_at_is_not_shown_where_something_is_denied(outside, monkeypatch):
+    monkeypatch.setattr(workspace, "LOOKED_AT_MAX", 1)
+    for name in "abc":
+        (outside / name).write_text("open")
+    async with opened("tools: {files: {deny: ['*.key']}}\n") as box:
+        box.grant(str(outside))
+        result = await box.exec(command=f"cat {outside}/a")
+        assert f"refused {outside} (tools.files.deny)" in result.for_llm
 
 
 async def test_refused_path_in_a_granted_directory_is_not_shown_with_it(box, outside):
