@@ -362,7 +362,10 @@ class Control:
         if bool(request_id) == bool(path):
             raise InvalidArgumentsError([Fault("request_id", "give one of request_id and path")])
         if request_id:
+            user, path = policy.named(request_id)
             policy.answer(request_id, decision.duration, caller)
+            if decision.duration == "deny":
+                self._take_back(user, path)
             return
         if not is_user(decision.user):
             reason = "must be an e-mail identity such as ada@example.org, or local"
@@ -378,6 +381,13 @@ class Control:
         if not asked:
             self._check_known(decision.user)
             policy.decide(decision.user, path, decision.duration, caller, write=bool(write))
+        if decision.duration == "deny":
+            self._take_back(decision.user, os.path.realpath(path))
+
+    def _take_back(self, user: str, path: str) -> None:
+        """What runs with a place in sight that is no longer granted comes to its end."""
+        if self.services.shell is not None:
+            self.services.shell.take_back(user, path)
 
     def _check_known(self, user: str) -> None:
         """Refuse to decide for a user whom nobody here is: most probably it is misspelt."""
@@ -397,7 +407,11 @@ class Control:
             NotFoundError: none of that id.
             StoreError: it is not stored.
         """
-        self.services.policy.forget(name, caller)
+        policy = self.services.policy
+        gone = next((one for one in policy.grants() if one.id == name), None)
+        policy.forget(name, caller)
+        if gone is not None:
+            self._take_back(gone.user, gone.path)
 
     def session_ended(self, caller: Caller) -> None:
         """A connection with a session of its own is gone, and what was the session's."""

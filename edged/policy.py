@@ -339,6 +339,13 @@ class Policy:
         finally:
             self._pending.pop(request.id, None)
 
+    def named(self, request_id: str) -> tuple[str, str]:
+        """The user and the path of a request, a denial or a grant; empty where there is none."""
+        self._load()
+        tables: tuple[dict[str, Any], ...] = (self._pending, self._denied, self._grants)
+        found = next((t[request_id] for t in tables if request_id in t), None)
+        return (found.user, found.path) if found is not None else ("", "")
+
     def check_plain(self, path: str) -> None:
         """Refuse a path that leads elsewhere: who put the link there is not who answers.
 

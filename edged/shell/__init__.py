@@ -167,6 +167,8 @@ class Shell:
         self._workspace, self._policy = workspace, workspace.policy
         self._sandboxes, self._spawn = sandboxes, spawn
         self._sessions: dict[str, Session] = {}
+        self._running: dict[asyncio.Task[Any], tuple[str, Profile]] = {}
+        """Commands that a call waits for: whose, and what they see."""
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._starting: dict[str, int] = {}
         self._layout: bwrap.Layout | None = None
@@ -198,6 +200,9 @@ class Shell:
         mode: Literal["run", "pty"] = "pty" if order.pty else "run"
         ready = await self._ready(caller, order, mode, seconds(self.section.timeout))
         self._use(ready.once)
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101  it is a coroutine
+        self._running[task] = caller.user, ready.job.profile
         try:
             outcome = await pool.call(
                 ready.job,
@@ -213,6 +218,8 @@ class Shell:
             # It found no place, and nothing was run.
             self._give_back(ready.once)
             raise
+        finally:
+            del self._running[task]
         self._check_begun(ready, outcome)
         return await self._finished(caller, ready, outcome)
 
@@ -601,6 +608,15 @@ class Shell:
                 one.kill()
                 del self._sessions[one.id]
 
+    def take_back(self, user: str, path: str) -> None:
+        """End the commands of a user that see a place which was granted, and is no more."""
+        for one in tuple(self._sessions.values()):
+            if one.is_running and one.owner[0] == user and _shows(one.profile, path):
+                one.kill()
+        for task, (whose, profile) in tuple(self._running.items()):
+            if whose == user and _shows(profile, path):
+                task.cancel()
+
     async def close(self) -> None:
         """End all of them."""
         tasks = tuple(self._tasks.values())
@@ -609,6 +625,12 @@ class Shell:
         if tasks:
             await asyncio.wait(tasks)
         self._sessions.clear()
+
+
+def _shows(profile: Profile, path: str) -> bool:
+    """Whether a command sees a place by a grant."""
+    granted = (bind.target for bind in profile.binds if bind.identity)
+    return any(covers(path, one) or covers(one, path) for one in granted)
 
 
 def _owner(caller: Caller) -> Owner:

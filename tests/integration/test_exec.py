@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from edged import workspace
+from edged.control import Decision
 from edged.errors import ToolUnavailableError
 from edged.identity import Caller
 from edged.sandbox.run import OUTPUT_RATE
@@ -49,6 +50,13 @@ class Box:
         result = await self.exec(caller, command=command, background=True, **arguments)
         assert not result.is_error, result.for_llm
         return result.structured["sessionId"]
+
+    async def ended(self, session, caller=ADA):
+        """Wait until a session is over."""
+        while True:
+            polled = await self.exec(caller, action="poll", sessionId=session, timeout=1)
+            if polled.structured["status"] != "running":
+                return
 
     async def shown(self, session, text, caller=ADA):
         """What a session wrote, read until `text` is in it."""
@@ -695,6 +703,36 @@ async def test_what_the_configuration_denies_in_a_granted_directory_is_not_shown
         assert "s3cret" not in (await box.exec(command=f"d={outside}; cat $d/in/*")).for_llm
         (outside / "in" / "b.key").unlink()
         assert (await box.exec(command=f"cat {outside}/a")).for_llm == "open"
+
+
+@pytest.mark.parametrize("act", ["deny by path", "deny by id", "forget"])
+async def test_what_is_taken_back_ends_the_commands_that_see_it(box, outside, act):
+    """README: `deny` takes back what was granted there, also from what runs."""
+    (outside / "a").write_text("open")
+    other = await box.start("sleep 1000")
+    grant = box.grant(str(outside))
+    control = box.daemon.control
+    reader = f"cat {outside}/a; while sleep 0.01; do cat {outside}/later 2>/dev/null; done"
+    session = await box.start(reader)
+    waiting = asyncio.create_task(box.exec(command=f"cat {outside}/a; touch began; sleep 1000"))
+    async with asyncio.timeout(BOUND_S):
+        while not (box.workspace() / "began").exists():
+            await asyncio.sleep(0.005)
+    if act == "forget":
+        control.forget_permission(OWNER, grant.id)
+    elif act == "deny by id":
+        control.permit(OWNER, Decision("deny", grant.id))
+    else:
+        control.permit(OWNER, Decision("deny", path=str(outside), user=ADA.user))
+    async with asyncio.timeout(BOUND_S):
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        await box.ended(session)
+    (outside / "later").write_text("AFTER")
+    assert "AFTER" not in (await box.exec(action="read", sessionId=session)).for_llm
+    # What sees nothing of it goes on.
+    polled = await box.exec(action="poll", sessionId=other)
+    assert polled.structured["status"] == "running"
 
 
 async def test_too_much_to_look_at_is_not_shown_where_something_is_denied(outside, monkeypatch):
