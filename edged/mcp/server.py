@@ -23,6 +23,7 @@ from edged.control import Control
 from edged.dispatch import Call
 from edged.errors import (
     WIRE,
+    DeniedError,
     EdgedError,
     Fault,
     InvalidArgumentsError,
@@ -564,6 +565,11 @@ class Connection:
         meta = params.meta
         caller = self.identity if modern else self.caller
         if meta.channel or meta.chat_id:
+            named = caller.channel, caller.chat_id
+            if any(named) and named != (meta.channel, meta.chat_id):
+                # Headers are of the program between the chat and the agent, `_meta` may be the
+                # agent's: it does not speak past them.
+                raise DeniedError("_meta names another channel or chat than the headers do")
             caller = msgspec.structs.replace(caller, channel=meta.channel, chat_id=meta.chat_id)
         client, on_update = None, None
         if meta is not NO_META or self.version:

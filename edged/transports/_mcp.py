@@ -798,6 +798,13 @@ def _session(request: Request) -> _Session:
     session = _sessions(request).find(request.header(SESSION), request.caller)
     if session is None:
         raise _no_session()
+    named = request.caller.channel, request.caller.chat_id
+    if any(named) and named != (session.caller.channel, session.caller.chat_id):
+        detail = (
+            "Edged-Channel and Edged-Chat are of a whole session: send them with initialize, and "
+            "begin a session for each chat"
+        )
+        raise Refusal(400, "protocol_remote", WIRE["protocol_remote"].title, detail)
     return session
 
 

@@ -423,6 +423,37 @@ async def test_a_request_of_a_session_that_ends_is_told(door):
     response.close()
 
 
+async def test_a_session_is_of_one_chat(door):
+    """README: the agent cannot speak past the headers, in a session neither."""
+    session = await door.initialize()
+    body = request(1, "tools/list")
+    for named in ({"Edged_Channel": "stream"}, {"Edged_Channel": "stream", "Edged_Chat": "9"}):
+        async with door.post(body, Mcp_Session_Id=session, X_Who="ada", **named) as response:
+            assert response.status == 400
+            assert "are of a whole session" in (await response.json())["detail"]
+    assert await door.asked(body, session=session) == 200
+
+
+@pytest.mark.parametrize(
+    ("meta", "refused"),
+    [
+        ({}, False),
+        ({"edged/channel": "stream", "edged/chat_id": "1"}, False),
+        ({"edged/chat_id": "5"}, True),
+        ({"edged/channel": "telegram", "edged/chat_id": "1"}, True),
+    ],
+)
+async def test_what_headers_name_is_not_replaced_by_the_body(door, meta, refused):
+    body = modern(
+        1, "tools/call", {"name": "tool_search_tool_bm25", "arguments": {"query": "x"}}, **meta
+    )
+    named = {"Edged_Channel": "stream", "Edged_Chat": "1", "X_Who": "ada"}
+    async with door.post(body, **headers_of(body), **named) as response:
+        answer = await response.json()
+    assert ("names another channel or chat" in str(answer)) is refused
+    assert ("error" in answer) is refused, answer
+
+
 async def test_a_session_is_its_tokens_and_over_when_it_is_ended(door):
     """MCP 2025-11-25, session management; fault 14: DELETE frees."""
     session = await door.initialize()
