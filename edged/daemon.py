@@ -58,6 +58,8 @@ from edged.workspace import Workspace
 from edged.workspace.homes import Homes
 
 if TYPE_CHECKING:
+    import socket
+
     from edged.agents.service import Service as AgentsService
     from edged.cron.service import Cron
     from edged.guard import Guard
@@ -503,21 +505,11 @@ class Daemon:
             self._sockets.append(socket_path)
         self._unix = listener
         self._sign(self._socket_path)
+        # By it a sandbox would be another caller, an owner where it runs as the daemon does.
+        self.services.policy.keep_private(self._socket_path)
         await listener.start(sock)
         if self.config.http.listen or HTTP_UNIT_NAME in given:
-            from edged.transports.http import HttpListener  # noqa: PLC0415  only where configured
-
-            try:
-                self.control.tokens.ensure_first()
-            except StoreError as error:
-                # A full disk must not keep the daemon down; there are other doors.
-                log.error(f"no first HTTP token: {error}: free space and start again")
-            self._http = HttpListener(self.control, self.config)
-            try:
-                await self._http.start(given.get(HTTP_UNIT_NAME, []))
-            except ConfigError as error:
-                # What another program has, the next start may get: the file is not wrong.
-                raise (self._loaded.located(error) if error.key else error) from None
+            await self._listen_http(given.get(HTTP_UNIT_NAME, []))
         self.catalogue.start()
         if not self._sim:
             hotplug = Hotplug(self._plugged)
@@ -533,6 +525,24 @@ class Daemon:
             _ = self.spawn(self._begin_servers())
         history = self.services.history
         self.services.board.sample(history.add if history is not None else None)
+
+    async def _listen_http(self, given: list[socket.socket]) -> None:
+        from edged.transports.http import HttpListener  # noqa: PLC0415  only where configured
+
+        try:
+            self.control.tokens.ensure_first()
+        except StoreError as error:
+            # A full disk must not keep the daemon down; there are other doors.
+            log.error(f"no first HTTP token: {error}: free space and start again")
+        self._http = HttpListener(self.control, self.config)
+        try:
+            await self._http.start(given)
+        except ConfigError as error:
+            # What another program has, the next start may get: the file is not wrong.
+            raise (self._loaded.located(error) if error.key else error) from None
+        for address in self._http.addresses():
+            if address.startswith("unix:"):
+                self.services.policy.keep_private(address.removeprefix("unix:"))
 
     def addresses(self) -> list[str]:
         """Where the daemon listens."""

@@ -240,6 +240,13 @@ class Policy:
         self._events.publish("permission.request", caller.user, facts(request))
         return request
 
+    def keep_private(self, path: str) -> None:
+        """Grant nobody a place of the daemon's from now on, such as a socket of it.
+
+        Who sees a socket may connect to it, also where it is shown read-only.
+        """
+        self._private = (*self._private, os.path.realpath(path))
+
     def check_private(self, path: str, shown: str) -> None:
         """Refuse what is the daemon's own, whatever anyone allowed.
 

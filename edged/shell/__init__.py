@@ -419,6 +419,7 @@ class Shell:
             DeniedError: it would hide the sandbox's own places, or show the daemon's.
         """
         path = grant.path
+        self._policy.check_private(path, path)
         if covers(path, self._data) or covers(self._data, path):
             raise DeniedError(f"{path}: edged keeps its own state there: no grant reaches it")
         if path == "/" or any(covers(path, own) for own in _OWN):

@@ -478,3 +478,15 @@ def test_a_path_that_was_made_a_link_is_not_granted_by_its_name(daemon, ada, out
     read = {"arguments": {"path": str(target / "secret")}}
     assert daemon.http("/api/tools/read_file/call", read, token=ada)[1]["is_error"]
     assert daemon.cli("grant", "--forget", str(outside / "report"), "--user", ADA).returncode == 0
+
+
+def test_no_grant_shows_a_socket_of_the_daemon(daemon, ada):
+    """Who sees it may connect to it, read-only or not, and is the daemon's own uid in a sandbox."""
+    for path in (daemon.socket, daemon.http_socket, str(daemon.folder)):
+        call = {"arguments": {"path": path}}
+        answer = daemon.http("/api/tools/request_permission/call", call, token=ada)[1]
+        assert answer["is_error"], path
+        assert "edged keeps its own state there" in answer["for_llm"]
+        done = daemon.cli("grant", path, "session", "--user", ADA)
+        assert done.returncode == 1
+        assert "edged keeps its own state there" in " ".join(done.stderr.split())
