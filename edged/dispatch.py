@@ -30,9 +30,10 @@ from edged.errors import (
     ToolUnavailableError,
     UnknownToolError,
 )
+from edged.held import Room, Share, return_freed
 from edged.identity import Caller
 from edged.registry import NAME_MAX, Registry, Session
-from edged.results import Block, Result, Text
+from edged.results import Block, Late, Result, Text
 from edged.services import Services
 from edged.tool import Client, Context, Interrupted, Tool
 
@@ -54,6 +55,9 @@ STORE_S = 5.0
 
 WRITERS = 2
 """Threads that cut and store long results."""
+
+HELD_MAX = 32 << 20
+"""Bytes of output and results of running tools that are held at once; beyond, less is kept."""
 
 STORING_MAX = 16
 """Long results that wait for the disk in memory; of further ones only a part is kept."""
@@ -81,6 +85,7 @@ class Call:
         "raw",
         "result",
         "session",
+        "share",
         "started",
         "task",
         "tool",
@@ -102,6 +107,7 @@ class Call:
         self.masked: tuple[str, ...] = ()
         self.client: Client | None = None
         self.interrupted: Interrupted | None = None
+        self.share: Share | None = None
         self._on_done: Callable[[Call], None] | None = None
 
     @property
@@ -177,6 +183,7 @@ class Dispatcher:
         self._running: set[Call] = set()
         self._in_flight: dict[str, int] = {}
         """Running calls of each who has any."""
+        self._room = Room(HELD_MAX)
         self._writers: Executor | None = None
         self._storing = 0
         self._draining = False
@@ -317,6 +324,7 @@ class Dispatcher:
             raise BusyError(f"{IN_FLIGHT_MAX} calls of {who} are in flight: wait for one to end")
 
     def _run(self, call: Call, tool: Tool, params: msgspec.Struct, limit: float) -> None:
+        share = call.share = Share(self._room)
         context = Context(
             call.caller,
             call.session,
@@ -329,6 +337,7 @@ class Dispatcher:
             call.masked,
             is_watched=call.on_update is not None,
             client=call.client,
+            share=share,
         )
         try:
             outcome = tool.run(params, context)
@@ -346,7 +355,7 @@ class Dispatcher:
         call.task.add_done_callback(lambda _: self._ended(call, outcome))
 
     async def _await(
-        self, call: Call, tool: Tool, outcome: Result | Awaitable[Result], limit: float
+        self, call: Call, tool: Tool, outcome: Result | Awaitable[Result | Late], limit: float
     ) -> None:
         clock = asyncio.get_running_loop().time
         begun = clock()
@@ -354,7 +363,7 @@ class Dispatcher:
         try:
             async with scope:
                 result = outcome if isinstance(outcome, Result) else await outcome
-                if tool.cut and not results.is_small(result):
+                if isinstance(result, Late) or (tool.cut and not results.is_small(result)):
                     if not scope.expired():
                         scope.reschedule(max(begun + limit, clock() + STORE_S))
                     result = await self._store(call, tool, result)
@@ -371,12 +380,14 @@ class Dispatcher:
             said = {"message": f"the end of call {call.id}", "exception": error}
             asyncio.get_running_loop().call_exception_handler(said)
 
-    def _ended(self, call: Call, outcome: Result | Awaitable[Result]) -> None:
+    def _ended(self, call: Call, outcome: Result | Awaitable[Result | Late]) -> None:
         """The task is over; of one that was cancelled before it began, nothing ran at all."""
         if call.task is None:
             return
         # A cancelled task's exception holds its frame, and that the call: no cycle is left.
         call.task = None
+        assert call.share is not None  # noqa: S101  from its start
+        call.share.release()
         who = call.caller.who
         left = self._in_flight.pop(who) - 1
         if left:
@@ -389,7 +400,7 @@ class Dispatcher:
         else:
             self._end(call, *call.outcome)
 
-    async def _store(self, call: Call, tool: Tool, result: Result) -> Result:
+    async def _store(self, call: Call, tool: Tool, result: Result | Late) -> Result:
         """Mask, cut and store a long result off the loop; given up with the call."""
         # Here, not at the top: most daemons' results are short.
         from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415
@@ -397,9 +408,11 @@ class Dispatcher:
         if self._writers is None:
             # Of its own: what else needs a thread never waits behind a tool's output.
             self._writers = ThreadPoolExecutor(WRITERS, "edged-results")
+            return_freed()
         media, user = self.services.media, call.caller.user
         waits = True
-        behind = self._storing >= STORING_MAX
+        # What is still to be made is counted by its share, and takes its turn.
+        behind = self._storing >= STORING_MAX and type(result) is not Late
         if behind:
             log.warning(f"{STORING_MAX} results wait for the disk: {tool.name}'s is only cut")
 
@@ -408,9 +421,16 @@ class Dispatcher:
                 raise asyncio.CancelledError
             return "" if behind else media.keep(user, data, mime, name)
 
+        # Of a call that was cancelled nothing waits for a thread.
+        given = [result]
+
         def work() -> Result:
-            results.mask_result(result, call.masked)
-            return results.normalise(result, keep, keep_end=tool.keep_end)
+            if not given:
+                raise asyncio.CancelledError
+            late = given.pop()
+            made = late.make() if isinstance(late, Late) else late
+            results.mask_result(made, call.masked)
+            return results.normalise(made, keep, keep_end=tool.keep_end)
 
         loop = asyncio.get_running_loop()
         self._storing += 1
@@ -418,6 +438,7 @@ class Dispatcher:
             return await loop.run_in_executor(None if behind else self._writers, work)
         finally:
             waits = False
+            given.clear()
             self._storing -= 1
 
     def _tell_start(self, call: Call) -> None:

@@ -112,6 +112,12 @@ class Result(msgspec.Struct):
     sandbox: Literal["none"] | msgspec.UnsetType = msgspec.UNSET
 
 
+class Late(msgspec.Struct, frozen=True):
+    """A long result that is not made yet: where long ones are stored it is, in turn."""
+
+    make: Callable[[], Result]
+
+
 def text(body: str, *, structured: Any = None, for_user: str | None = None) -> Result:
     """A plain success."""
     return Result([Text(body)], structured=structured, for_user=for_user)
@@ -492,9 +498,12 @@ def keep_lines(body: str, max_bytes: int, max_lines: int, *, keep_end: bool) -> 
     give way, so that a long line before a final newline is not lost for it; nor is one for
     a few short lines, such as an exit code.
     """
-    lines = (body.rstrip("\n") if keep_end else body.lstrip("\n")).split("\n")
+    # A character has a byte at least: what is further away is not kept, nor taken apart.
     if keep_end:
+        lines = body.rstrip("\n")[-max_bytes - 2 :].split("\n")
         lines.reverse()
+    else:
+        lines = body.lstrip("\n")[: max_bytes + 2].split("\n")
     chosen: list[str] = []
     size = 0
     for line in lines[:max_lines]:

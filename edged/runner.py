@@ -382,6 +382,7 @@ class Runner:
                     depth=ctx.caller.depth,
                     user=ctx.caller.user,
                     owner=ctx.caller.role == "owner",
+                    share=ctx.share,
                 )
         except TimeoutError:
             if not deadline.expired():

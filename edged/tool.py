@@ -12,11 +12,12 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, get_type_hints
 import msgspec
 
 from edged.errors import TooLargeError
+from edged.held import Share
 from edged.identity import Caller
-from edged.results import Block, Result
+from edged.results import Block, Late, Result
 
 Params: TypeAlias = Any
-Run: TypeAlias = Callable[[Any, "Context"], Result | Awaitable[Result]]
+Run: TypeAlias = Callable[[Any, "Context"], Result | Awaitable[Result | Late]]
 Status: TypeAlias = Literal["enabled", "disabled", "blocked"]
 
 
@@ -88,6 +89,7 @@ class Context(msgspec.Struct, frozen=True, gc=False):
         masked: secrets of this call and those around it; never in what comes out.
         is_watched: whether anyone looks at the updates.
         client: what the calling program takes beside a result; None for nothing.
+        share: what is held for the call in memory is counted by, until it is over.
     """
 
     caller: Caller
@@ -101,6 +103,7 @@ class Context(msgspec.Struct, frozen=True, gc=False):
     masked: tuple[str, ...] = ()
     is_watched: bool = True
     client: Client | None = None
+    share: Share | None = None
 
 
 class Hints(msgspec.Struct, frozen=True):

@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from edged.held import Share
+
 FRAME_MAX = 4096
 NONCE_SIZE = 16
 MESSAGE_MAX = 16 << 20
@@ -19,8 +21,15 @@ _MARK = b"\x1e"
 HEADER = len(_MARK) + NONCE_SIZE + 6
 """Bytes of a frame before its data."""
 
+_RESULT = b"r"
+"""Kind of the message that is kept until the call is over."""
+
 _FRAME = re.compile(rb"[RSutrf][+.][0-9a-f]{4}")
 """What follows the nonce: a kind that hosts send, and nothing else that `int` would read."""
+
+FREE = 32 << 10
+"""Bytes that each may hold without a share: of unfinished messages, of a stream's beginning,
+and of its end."""
 
 STRAY = ""
 """Kind of what is no message: output of the tool's own processes."""
@@ -47,6 +56,8 @@ class Frames:
     Attributes:
         overfull: whether more has been sent of unfinished messages than one may have;
             they are forgotten.
+        crowded: whether there was no room for a message beside those of others; likewise.
+        share: what messages are counted by; None: by nothing.
 
     **Shape**: 0x1e, nonce (16 bytes), kind (1), `+` more follows or `.` last (1),
     length of the data (4 hexadecimal digits), data.
@@ -56,7 +67,9 @@ class Frames:
         self._mark = _MARK + nonce
         self._rest = b""
         self._parts: dict[bytes, bytearray] = {}
-        self.overfull = False
+        self.overfull = self.crowded = False
+        self.share: Share | None = None
+        self._held = 0
 
     def feed(self, data: bytes) -> list[Message]:
         """Take what was read; returns what is whole."""
@@ -109,36 +122,75 @@ class Frames:
             found.append(Message(STRAY, data))
 
     def _collect(self, frame: bytes, found: list[Message]) -> None:
-        if self.overfull:
+        if self.overfull or self.crowded:
             return
         kind, more = frame[HEADER - 6 : HEADER - 5], frame[HEADER - 5 : HEADER - 4]
         parts = self._parts.setdefault(kind, bytearray())
         parts += frame[HEADER:]
-        if sum(map(len, self._parts.values())) > MESSAGE_MAX:
-            self.overfull = True
+        size = sum(map(len, self._parts.values()))
+        self.overfull = size > MESSAGE_MAX
+        self.crowded = not self.overfull and not self._holds(size)
+        if self.overfull or self.crowded:
             self._parts.clear()
         elif more == b".":
             found.append(Message(kind.decode(), bytes(self._parts.pop(kind))))
+            if kind != _RESULT and self.share is not None:
+                self.share.give(self._held)
+                self._held = 0
+
+    def _holds(self, size: int) -> bool:
+        """Whether there is room for so much of messages."""
+        if self.share is not None and size > FREE + self._held:
+            # Ahead of what comes, so that not each frame asks.
+            self._held += self.share.take(size)
+            return size <= FREE + self._held
+        return True
 
 
 class Output:
-    """The beginning and the end of a stream; what lies between is only counted."""
+    """The beginning and the end of a stream; what lies between is only counted.
+
+    Attributes:
+        seen: bytes in all.
+        share: what is kept is counted by, which may be less for it; None: by nothing.
+    """
 
     def __init__(self, head: int, tail: int) -> None:
         self._head_max, self._tail_max = head, tail
         self._head, self._tail = bytearray(), bytearray()
+        self._head_room, self._tail_room = min(FREE, head), min(2 * FREE, 2 * tail)
         self.seen = 0
+        self.share: Share | None = None
 
     def add(self, data: bytes) -> None:
         """Take what was read."""
         self.seen += len(data)
         room = self._head_max - len(self._head)
         if room > 0:
+            room = self._grow_head(min(room, len(data)))
             self._head += data[:room]
             data = data[room:]
         self._tail += data
-        if len(self._tail) > 2 * self._tail_max:  # not at every byte: that would copy each time
-            del self._tail[: -self._tail_max]
+        if len(self._tail) > self._tail_room:
+            self._tail_room += self._take(2 * self._tail_max - self._tail_room, len(self._tail))
+        if len(self._tail) > self._tail_room:  # not at every byte: that would copy each time
+            del self._tail[: len(self._tail) - self._tail_room // 2]
+
+    def _grow_head(self, count: int) -> int:
+        """How many more bytes the beginning may have; once there is no room it is complete."""
+        if len(self._head) + count > self._head_room:
+            self._head_room += self._take(
+                self._head_max - self._head_room, len(self._head) + count
+            )
+        granted = min(count, self._head_room - len(self._head))
+        if granted < count:
+            self._head_max = len(self._head) + granted
+        return granted
+
+    def _take(self, most: int, size: int) -> int:
+        """Room for as much again as there is, so that not each piece asks."""
+        wanted = min(most, size)
+        return wanted if self.share is None else self.share.take(wanted)
 
     def text(self) -> str:
         """What was kept, with a line on what was not; control characters made harmless."""

@@ -14,13 +14,15 @@ import asyncio
 import contextlib
 import math
 import os
-from collections.abc import Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
 from edged.clock import Clock
 from edged.errors import BusyError, DeniedError, SandboxSetupError, StoppingError
+from edged.held import Share
 from edged.sandbox import bwrap, calls, outcome, proc
 from edged.sandbox.account import Account
 from edged.sandbox.bwrap import Layout
@@ -198,6 +200,7 @@ class Pool:
         user: str = "",
         owner: bool = True,
         wall_s: float = 0.0,
+        share: Share | None = None,
     ) -> Outcome:
         """Run one call to its end; its process tree is dead when this returns.
 
@@ -215,6 +218,7 @@ class Pool:
             user: who calls: places go round among users.
             owner: whether all places may be theirs; an agent leaves some free.
             wall_s: time of the call; 0: as the job's profile has it.
+            share: what is kept of its output and its result is counted by.
 
         Raises:
             BusyError: too many calls wait already, or the pool is closing; or the tool
@@ -238,7 +242,8 @@ class Pool:
         instance: Instance | None = None
         try:
             instance = self.take(job)
-            return await _serve(instance, call_id, params, on_update, calls_handler, wall_s)
+            run = partial(instance.call, call_id, params, on_update, wall_s=wall_s, share=share)
+            return await _serve(instance, run, calls_handler)
         except SandboxSetupError as error:
             message = f"the sandbox could not be started: {error}"
             result = outcome.text_result(message, is_error=True)
@@ -533,19 +538,14 @@ class Pool:
 
 
 async def _serve(
-    instance: Instance,
-    call_id: str,
-    params: dict[str, Any],
-    on_update: OnUpdate | None,
-    handler: CallsHandler | None,
-    wall_s: float,
+    instance: Instance, run: Callable[[], Awaitable[Outcome]], handler: CallsHandler | None
 ) -> Outcome:
     if instance.calls is None:
-        return await instance.call(call_id, params, on_update, wall_s=wall_s)
+        return await run()
     async with asyncio.TaskGroup() as tasks:
         server = tasks.create_task(calls.serve(instance.calls, handler or _refuse))
         try:
-            return await instance.call(call_id, params, on_update, wall_s=wall_s)
+            return await run()
         finally:
             server.cancel()
 

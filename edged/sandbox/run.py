@@ -26,6 +26,7 @@ import msgspec
 from edged import log
 from edged.clock import Clock
 from edged.errors import SandboxSetupError
+from edged.held import Share
 from edged.sandbox import bwrap, calls, devices, limits, outcome, probe, proc, seccomp
 from edged.sandbox.account import Account
 from edged.sandbox.bwrap import Layout
@@ -78,6 +79,10 @@ _KEPT_STDERR = {
     "typescript": (16 << 10, 48 << 10),
     "shell": (1 << 20, 1 << 20),
 }
+_CROWDED = (
+    "its result finds no room beside those of other calls: try again later, or return less, "
+    "such as the path of a file"
+)
 _SHELLS = frozenset({"bash", "shell"})
 """Whose output is shown while it comes, and whose processes are told to end by SIGTERM."""
 
@@ -585,8 +590,10 @@ class Instance:
         # With every frame, whole or not: what is thrown away costs as much to read.
         read = self._stdout_read + self._stderr.seen
         too_much = self._on_piece is None and read > self.job.profile.limits.output_max
-        if too_much or self._frames.overfull:
-            self.end("output")
+        if self._frames.crowded and not self._message:
+            self._message = _CROWDED
+        if too_much or self._frames.overfull or self._frames.crowded:
+            self.end("failed" if self._frames.crowded else "output")
             for name in self._fds.keys() & {"stdout", "stderr"}:
                 self._drop(name)  # it writes on until it is dead
 
@@ -692,6 +699,7 @@ class Instance:
         *,
         wall_s: float = 0.0,
         on_output: OnOutput | None = None,
+        share: Share | None = None,
     ) -> Outcome:
         """Serve the one call.
 
@@ -702,6 +710,7 @@ class Instance:
             wall_s: its time; 0: as its profile has it.
             on_output: gets all that a command writes, which is then not kept here; and
                 its input stays open for `send`.
+            share: what is kept of its output and its result is counted by.
 
         Raises:
             asyncio.CancelledError: the tool was told, and killed half a second later.
@@ -710,7 +719,17 @@ class Instance:
         started, warm = clock.monotonic(), self.ready.done()
         self._on_update, self._on_piece = on_update, on_output
         self._keeps_input = on_output is not None
+        self._stdout.share = self._stderr.share = self._frames.share = share
         self.group.wake()
+        try:
+            await self._served(call_id, params, wall_s)
+            return self._outcome(clock.monotonic() - started, warm=warm)
+        finally:
+            # What was kept is handed over: a big one must not wait for the garbage collector.
+            self._stdout, self._stderr = Output(0, 0), Output(0, 0)
+            self._frames = Frames(self._nonce.encode())
+
+    async def _served(self, call_id: str, params: dict[str, Any], wall_s: float) -> None:
         try:
             self._feed(_control(self.job.language, call_id, params))
             await self._ended(wall_s or self.job.profile.limits.wall_s)
@@ -723,7 +742,6 @@ class Instance:
             raise
         finally:
             self._on_update = None
-        return self._outcome(clock.monotonic() - started, warm=warm)
 
     async def _ended(self, wall_s: float) -> None:
         """Wait for the end; look at the limits that the kernel does not end a tree by."""
@@ -861,14 +879,15 @@ class Instance:
 
     def _shell_outcome(self, duration_s: float, *, warm: bool) -> Outcome:
         """How a command ended; its output is made readable by who has the time."""
+        streams = self._stdout, self._stderr
         return Outcome(
             reason=self._reason or "exit",
             result={},
             message=self._message,
             exit_code=None if self._killed else self._exit_code,
             signal=self._signal(),
-            streams=(self._stdout, self._stderr),
-            bytes_seen=self.bytes_seen,
+            streams=streams,
+            bytes_seen=streams[0].seen + streams[1].seen,
             duration_s=duration_s,
             warm=warm,
         )

@@ -30,6 +30,7 @@ from edged.errors import (
     SandboxSetupError,
 )
 from edged.events import Events
+from edged.held import Room, Share
 from edged.identity import Caller
 from edged.policy import Grant, covers, is_there
 from edged.sandbox import bwrap
@@ -42,7 +43,6 @@ from edged.sections import Exec
 from edged.workspace import Workspace
 
 if TYPE_CHECKING:
-    from edged.sandbox.frames import Output
     from edged.shell.commands import Script
     from edged.shell.session import Session
 
@@ -51,6 +51,9 @@ COMMAND_MAX = 100 << 10
 
 SESSIONS_MAX = 64
 """Sessions of all callers that run at once."""
+
+UNREAD_MAX = 16 << 20
+"""Bytes that nobody read, of all sessions."""
 
 KEPT_S = 1_800.0
 """A session that has ended may be read for so long."""
@@ -67,6 +70,11 @@ NAMED_MAX = 16
 _PARSED_HERE = 4 << 10
 """Bytes of a command that is taken apart on the loop; a longer one is in a thread."""
 _TEXT_HERE = 64 << 10
+"""Bytes of output that are made text on the loop."""
+
+_LOOKED_AT = 64 << 10
+"""Bytes at the end of what a command wrote that are looked at for the cause of a failure."""
+
 Owner = tuple[str, str, str]
 """Whose a session is: the user, the session that it was started in, and who that was."""
 
@@ -109,12 +117,25 @@ class Order(msgspec.Struct, frozen=True):
 
 
 class Finished(msgspec.Struct, frozen=True):
-    """How a command ended: its outcome and text, whether it failed, and ran in a sandbox."""
+    """How a command ended: its outcome, words on it, whether it failed, and had a sandbox."""
 
     outcome: Outcome
-    text: str
+    last: tuple[str, ...]
     failed: bool
     confined: bool
+
+    @property
+    def is_long(self) -> bool:
+        """Whether its text is to be made off the loop."""
+        return self.outcome.bytes_seen > _TEXT_HERE
+
+    def text(self) -> str:
+        """What it wrote, and how it ended."""
+        from edged.shell import ending  # noqa: PLC0415  loaded already when this runs
+
+        streams = self.outcome.streams
+        written = ("", "") if streams is None else map(ending.output, streams)
+        return ending.text(*written, *self.last)
 
 
 class _Seen(NamedTuple):
@@ -167,6 +188,7 @@ class Shell:
         self._workspace, self._policy = workspace, workspace.policy
         self._sandboxes, self._spawn = sandboxes, spawn
         self._sessions: dict[str, Session] = {}
+        self._unread = Room(UNREAD_MAX)
         self._running: dict[asyncio.Task[Any], tuple[str, Profile]] = {}
         """Commands that a call waits for: whose, and what they see."""
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -185,7 +207,12 @@ class Shell:
     # One command --------------------------------------------------------------------------
 
     async def run(
-        self, caller: Caller, call_id: str, order: Order, on_update: OnUpdate | None = None
+        self,
+        caller: Caller,
+        call_id: str,
+        order: Order,
+        on_update: OnUpdate | None = None,
+        share: Share | None = None,
     ) -> Finished:
         """Run a command to its end; nothing of it is left then.
 
@@ -213,6 +240,7 @@ class Shell:
                 user=caller.user,
                 owner=caller.is_owner,
                 wall_s=ready.wall_s,
+                share=share,
             )
         except EdgedError:
             # It found no place, and nothing was run.
@@ -226,11 +254,9 @@ class Shell:
     async def _finished(self, caller: Caller, ready: _Ready, outcome: Outcome) -> Finished:
         from edged.shell import ending  # noqa: PLC0415  with the first command
 
-        written = outcome.streams
         stdout = stderr = ""
-        if written is not None:
-            read = _read if outcome.bytes_seen <= _TEXT_HERE else _read_in_thread
-            stdout, stderr = await read(written)
+        if outcome.streams is not None:
+            stdout, stderr = (stream.last(_LOOKED_AT) for stream in outcome.streams)
         profile = ready.job.profile
         failed = outcome.reason != "exit" or outcome.exit_code != 0
         hints = []
@@ -245,15 +271,15 @@ class Shell:
                 "{timeout_max: …}} in edged.yaml]"
             )
         last = ending.line(outcome, profile, ready.wall_s)
-        text = ending.text(stdout, stderr, *filter(None, hints), last)
-        return Finished(outcome, text, failed, confined=not self._sandboxes().is_off)
+        words = (*filter(None, hints), last)
+        return Finished(outcome, words, failed, confined=not self._sandboxes().is_off)
 
     def _check_begun(self, ready: _Ready, outcome: Outcome, session: str = "") -> None:
         """A command that did not even start is no result of its own, and no session."""
         if outcome.reason not in ("sandbox-failed", "failed"):
             return
         self._give_back(ready.once)
-        self._sessions.pop(session, None)
+        self._drop(session)
         if outcome.message == "workdir":
             workdir = ready.params["workdir"]
             reason = f"there is no directory {workdir!r} that a command may enter"
@@ -516,6 +542,7 @@ class Shell:
                 instance,
                 ready.wall_s,
                 self._clock.now(),
+                Share(self._unread),
             )
             self._sessions[session.id] = session
         finally:
@@ -600,14 +627,19 @@ class Shell:
         for ended, one in done:
             kept[one.who] = kept.get(one.who, 0) + 1
             if now - ended > KEPT_S or kept[one.who] > KEPT_MAX:
-                del self._sessions[one.id]
+                self._drop(one.id)
+
+    def _drop(self, session_id: str) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            session.unread.forget()
 
     def end(self, user: str, session: str) -> None:
         """A caller's session is over, and its commands with it."""
         for one in tuple(self._sessions.values()):
             if session and one.owner[:2] == (user, session):
                 one.kill()
-                del self._sessions[one.id]
+                self._drop(one.id)
 
     def take_back(self, user: str, path: str) -> None:
         """End the commands of a user that see a place which was granted, and is no more."""
@@ -692,18 +724,3 @@ def _look(path: str) -> _Seen:
             there = False
             break
     return _Seen(path, os.path.realpath(path), link, there)
-
-
-async def _read(streams: tuple[Output, Output]) -> tuple[str, str]:
-    from edged.shell import ending  # noqa: PLC0415  loaded already when this runs
-
-    return ending.output(streams[0]), ending.output(streams[1])
-
-
-async def _read_in_thread(streams: tuple[Output, Output]) -> tuple[str, str]:
-    from edged.shell import ending  # noqa: PLC0415  loaded already when this runs
-
-    def read() -> tuple[str, str]:
-        return ending.output(streams[0]), ending.output(streams[1])
-
-    return await asyncio.to_thread(read)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Literal
 
 from edged.errors import BusyError, Fault, InvalidArgumentsError
+from edged.held import Share
 from edged.sandbox.outcome import Outcome
 from edged.sandbox.profile import Profile
 from edged.sandbox.run import Instance
@@ -56,12 +57,13 @@ class Session:
         instance: Instance,
         wall_s: float,
         started: float,
+        share: Share,
     ) -> None:
         self.id, self.owner, self.who = session_id, owner, owner[2]
         self.command, self.script, self.mode, self.started = command, script, mode, started
         self.ended: float | None = None
         self.outcome: Outcome | None = None
-        self.unread = Unread()
+        self.unread = Unread(share)
         self.pid = 0
         self.instance: Instance | None = instance
         self.profile: Profile = instance.job.profile

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 
-from edged.sandbox.frames import readable
+from edged.held import Share
+from edged.sandbox.frames import FREE, readable
 
 SIZE = 1 << 20
 """Bytes that are kept; older ones give way, and are counted."""
@@ -41,8 +42,16 @@ class Unread:
         application: whether the program asked for application cursor keys.
     """
 
-    def __init__(self, size: int = SIZE) -> None:
+    def __init__(self, share: Share, size: int = SIZE) -> None:
+        """Output of a session.
+
+        Args:
+            share: what is kept is counted by, which may be less for it.
+            size: bytes that are kept at most.
+        """
+        self._share = share
         self._size = size
+        self._least = self._room = 2 * min(FREE, size)
         self._data = bytearray()
         self._dropped = 0
         self._last = b""
@@ -53,15 +62,17 @@ class Unread:
         """Take what came."""
         self.seen += len(data)
         self._data += data
-        if len(self._data) > 2 * self._size:  # not at every byte: that would copy each time
-            self._trim()
+        if len(self._data) > self._room:
+            self._room += self._share.take(min(2 * self._size - self._room, len(self._data)))
+        if len(self._data) > self._room:  # not at every byte: that would copy each time
+            self._trim(self._room // 2)
         if b"\x1b[?1" in self._last + data:
             for match in _CURSOR_MODE.finditer(self._last + data):
                 self.application = match.group(1) == b"h"
         self._last = (self._last + data)[-_OVERLAP:]
 
-    def _trim(self) -> None:
-        over = len(self._data) - self._size
+    def _trim(self, size: int) -> None:
+        over = len(self._data) - size
         if over > 0:
             self._dropped += over
             del self._data[:over]
@@ -76,12 +87,20 @@ class Unread:
             last: no more comes; else a character or sequence that has only begun is kept
                 for the next time.
         """
-        self._trim()
+        self._trim(self._size)
         data, dropped = bytes(self._data), self._dropped
         kept = 0 if last else _begun(data)
         self._data = bytearray(data[len(data) - kept :])
         self._dropped = 0
+        self._room = self._least
+        self._share.release()
         return data[: len(data) - kept], dropped
+
+    def forget(self) -> None:
+        """Nobody will read it, and nothing more is kept."""
+        self._data.clear()
+        self._size = self._least = self._room = 0
+        self._share.release()
 
 
 def _begun(data: bytes) -> int:

@@ -10,7 +10,7 @@ from msgspec import Meta
 from edged import results
 from edged.clock import iso
 from edged.errors import Fault, InvalidArgumentsError
-from edged.results import Result
+from edged.results import Late, Result
 from edged.tool import Context, Hints, tool
 from edged.tools._forms import check_inputs
 
@@ -90,7 +90,7 @@ class Exec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     keep_end=True,
     own_deadline=True,
 )
-async def exec_(params: Exec, ctx: Context) -> Result:
+async def exec_(params: Exec, ctx: Context) -> Result | Late:
     """Run a shell command in a sandbox: your files are in /workspace, the host's are not there.
 
     Or start one in the background (a session), and drive it.
@@ -138,7 +138,7 @@ def _action(params: Exec) -> str:
     return action
 
 
-async def _run(shell: Any, params: Exec, ctx: Context) -> Result:
+async def _run(shell: Any, params: Exec, ctx: Context) -> Result | Late:
     if not params.command or not params.command.strip():
         raise InvalidArgumentsError([Fault("command", "is required")], "exec")
     order = shell.order(
@@ -156,10 +156,16 @@ async def _run(shell: Any, params: Exec, ctx: Context) -> Result:
     def on_update(content: list[dict[str, Any]]) -> None:
         ctx.update(results.blocks(content))
 
-    finished = await shell.run(ctx.caller, ctx.call_id, order, on_update)
+    finished = await shell.run(ctx.caller, ctx.call_id, order, on_update, ctx.share)
+    if finished.is_long:
+        return results.Late(lambda: _result(finished))
+    return _result(finished)
+
+
+def _result(finished: Any) -> Result:
     outcome = finished.outcome
     result = results.text(
-        finished.text,
+        finished.text(),
         structured={
             "exit_code": outcome.exit_code,
             "signal": outcome.signal or None,

@@ -46,12 +46,38 @@ def measure(table: Table, directory: str) -> None:
         table.row(
             "PSS after HTTP and every tool was used", pss_mib(process.pid), at_most=45, unit="MiB"
         )
+        used = pss_mib(process.pid)
+        asyncio.run(_flood(directory))
+        table.row(
+            "peak of 30 commands with 29 MB of output each, to before",
+            _peak_mib(process.pid) / used,
+            at_most=6,
+        )
+        table.row("PSS after these, to before", pss_mib(process.pid) / used, at_most=2)
 
 
 async def _settled(directory: str) -> None:
     client = await connect(f"{directory}/edged.sock")
     await client.ask("edged/tools/state", {})
     await asyncio.sleep(1.5)
+
+
+async def _flood(directory: str) -> None:
+    """Bytes that are no text take the most: each is a character of three."""
+    command = "head -c 20000000 /dev/urandom; head -c 9000000 /dev/urandom >&2"
+
+    async def one() -> None:
+        client = await connect(f"{directory}/edged.sock")
+        ask = {"name": "exec", "arguments": {"command": command, "timeout": 60}}
+        assert b'"output_bytes":29000000' in await client.ask("tools/call", ask)
+
+    await asyncio.gather(*(one() for _ in range(30)))
+
+
+def _peak_mib(pid: int) -> float:
+    """The most that was ever resident (proc_pid_status(5), VmHWM)."""
+    with open(f"/proc/{pid}/status") as file:
+        return next(int(line.split()[1]) / 1024 for line in file if line.startswith("VmHWM"))
 
 
 def _cpu_ticks(pid: int) -> int:

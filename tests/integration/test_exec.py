@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import json
 import os
 import re
@@ -18,6 +19,7 @@ from edged import workspace
 from edged.control import Decision
 from edged.errors import ToolUnavailableError
 from edged.identity import Caller
+from edged.sandbox.frames import Output
 from edged.sandbox.run import OUTPUT_RATE
 from edged.testing import running
 from edged.tool import Permissions
@@ -413,6 +415,41 @@ async def test_sessions_of_one_caller_are_bounded():
         await box.start("cat", BOB)
         await box.exec(action="kill", sessionId=first)
         await box.start("cat")
+
+
+async def test_nothing_is_held_of_what_commands_wrote_once_it_is_stored(box):
+    """Six such calls took the daemon from 38 to 671 MB, and most of that stayed."""
+    dispatcher = box.daemon.dispatcher
+
+    def holds():
+        return sum(
+            len(one)
+            for o in gc.get_objects()
+            if isinstance(o, Output)
+            for one in o.parts()
+            if isinstance(one, bytes)
+        )
+
+    gc.disable()
+    try:
+        command = "head -c 9000000 /dev/zero; head -c 3000000 /dev/zero >&2"
+        calls = [
+            dispatcher.start(caller, None, "exec", json.dumps({"command": command}).encode())
+            for caller in (ADA, BOB, ADA, BOB)
+        ]
+        calls.append(
+            dispatcher.start(
+                ADA, None, "exec", json.dumps({"command": f"{command}; cat"}).encode()
+            )
+        )
+        async with asyncio.timeout(BOUND_S):
+            ended = [await call.wait() for call in calls]
+        assert [r.structured["output_bytes"] for r in ended] == [12_000_000] * 5
+        assert all(r.truncated.bytes > 64 << 10 for r in ended)
+        assert holds() == 0
+    finally:
+        gc.enable()
+    assert all(call.share.size == 0 for call in calls)
 
 
 async def test_finished_sessions_are_kept_for_a_while_and_not_for_ever(box):

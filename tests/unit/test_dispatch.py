@@ -21,7 +21,7 @@ from edged.errors import (
 from edged.identity import Caller
 from edged.media import Media
 from edged.registry import Session
-from edged.results import MAX_BYTES, Image, ResourceLink, Result, Text
+from edged.results import MASK, MAX_BYTES, Image, Late, ResourceLink, Result, Text
 from edged.tool import Context, tool
 
 BOUND_S = 10.0
@@ -1065,3 +1065,38 @@ async def test_a_running_tool_may_still_call_others_while_it_is_drained(core):
 async def test_draining_an_idle_daemon_takes_no_time(core):
     """Nothing to wait for."""
     await core.dispatcher.drain(60.0)
+
+
+async def test_a_late_result_is_made_where_long_ones_are_stored(core):
+    """One that was never begun is dropped with its call; secrets are masked as everywhere."""
+    held, began, made = threading.Event(), threading.Semaphore(0), []
+
+    def make():
+        made.append(threading.current_thread().name)
+        began.release()
+        assert held.wait(BOUND_S)
+        return results.text(f"{core.secret} {'x' * 60_000}")
+
+    async def later(params: Say, ctx: Context) -> Result | Late:
+        assert ctx.share.take(1000) == 1000
+        return Late(make)
+
+    core.add(tool("late")(later))
+    dispatcher = Dispatcher(core.registry, core.control.services, core.spawn, (core.secret,))
+    count = WRITERS + STORING_MAX + 3
+    calls = [dispatcher.start(core.owner, None, "late", b"") for _ in range(count)]
+    for _ in range(WRITERS):
+        assert await asyncio.to_thread(began.acquire, timeout=BOUND_S)
+    gone = calls.pop()
+    gone.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await gone.wait()
+    assert gone.share.size == 0
+    assert all(call.share.size == 1000 for call in calls)
+    held.set()
+    async with asyncio.timeout(BOUND_S):
+        ended = [await call.wait() for call in calls]
+    assert len(made) == count - 1
+    assert {name.rpartition("_")[0] for name in made} == {"edged-results"}
+    assert all(r.for_llm.startswith(f"{MASK} x") and len(r.media) == 1 for r in ended)
+    assert all(call.share.size == 0 for call in calls)

@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from edged.held import Room, Share
 from edged.sandbox.frames import (
     FRAME_MAX,
+    FREE,
     MESSAGE_MAX,
     STRAY,
     Frames,
@@ -190,3 +192,56 @@ def test_parts_of_an_output_are_its_beginning_and_its_end():
     assert output.parts() == (b"abcd", 0, b"")
     output.add(b"efgh")
     assert output.parts() == (b"abc", 3, b"gh")
+
+
+def test_an_output_keeps_less_where_others_hold_the_room() -> None:
+    """Its beginning and its end are kept in any case, and every byte is counted."""
+    room = Room(0)
+    output = Output(7 << 20, 1 << 20)
+    output.share = Share(room)
+    data = bytes(range(256)) * 4096
+    for at in range(0, len(data), 65_000):
+        output.add(data[at : at + 65_000])
+    head, left_out, tail = output.parts()
+    assert data.startswith(head)
+    assert data.endswith(tail)
+    assert len(head) == FREE
+    assert FREE <= len(tail) <= 2 * FREE
+    assert len(head) + left_out + len(tail) == output.seen == len(data)
+
+
+def test_an_output_is_counted_as_it_grows() -> None:
+    room = Room(64 << 20)
+    output = Output(7 << 20, 1 << 20)
+    output.share = Share(room)
+    output.add(b"x" * FREE)
+    assert room.used == 0
+    for _ in range(40):
+        output.add(b"x" * (1 << 20))
+        head, _, tail = output.parts()
+        assert len(head) + len(tail) <= room.used + 3 * FREE
+    assert (len(head), len(tail)) == (7 << 20, 1 << 20)
+    # Of its end, up to twice as much lies there before it is cut.
+    assert room.used <= 9 << 20
+
+
+def test_a_result_that_finds_no_room_is_crowded_out() -> None:
+    reader = Frames(NONCE)
+    reader.share = Share(Room(0))
+    [message] = reader.feed(frames("r", b"x" * FREE))
+    assert (message.kind, reader.crowded) == ("r", False)
+    reader = Frames(NONCE)
+    reader.share = Share(Room(0))
+    assert reader.feed(frames("r", b"x" * (FREE + 1)) + frames("f", b"why")) == []
+    assert (reader.crowded, reader.overfull) == (True, False)
+
+
+def test_a_result_is_counted_until_the_call_is_over_and_an_update_is_not() -> None:
+    room = Room(1 << 20)
+    reader = Frames(NONCE)
+    reader.share = Share(room)
+    for _ in range(20):
+        assert len(reader.feed(frames("u", b"x" * 200_000))) == 1
+        assert room.used == 0
+    assert len(reader.feed(frames("r", b"x" * 200_000))) == 1
+    assert 200_000 - FREE <= room.used <= 1 << 19
