@@ -62,6 +62,12 @@ HELD_MAX = 32 << 20
 STORING_MAX = 16
 """Long results that wait for the disk in memory; of further ones only a part is kept."""
 
+GIVEN_MAX = 32 << 20
+"""Bytes of arguments of all agents' calls in flight; of further calls only short ones may."""
+
+GIVEN_FREE = 8 << 10
+"""Bytes of each call's that are not counted."""
+
 Update = Callable[[list[Block]], None]
 _encode = msgspec.json.Encoder().encode
 
@@ -76,6 +82,7 @@ class Call:
         "caller",
         "cancelled",
         "client",
+        "given",
         "id",
         "interrupted",
         "masked",
@@ -108,6 +115,7 @@ class Call:
         self.client: Client | None = None
         self.interrupted: Interrupted | None = None
         self.share: Share | None = None
+        self.given: Share | None = None
         self._on_done: Callable[[Call], None] | None = None
 
     @property
@@ -184,6 +192,7 @@ class Dispatcher:
         self._in_flight: dict[str, int] = {}
         """Running calls of each who has any."""
         self._room = Room(HELD_MAX)
+        self._given = Room(GIVEN_MAX)
         self._writers: Executor | None = None
         self._storing = 0
         self._draining = False
@@ -236,6 +245,8 @@ class Dispatcher:
         try:
             params = self._accept(call, timeout_s, is_named)
         except EdgedError as error:
+            if call.given is not None:
+                call.given.release()
             self._audit(call, error.code, _reason(error))
             raise
         tool = call.tool
@@ -260,7 +271,18 @@ class Dispatcher:
             raise InvalidArgumentsError([Fault("timeout", "must be above 0 seconds")])
         call.tool = tool = self._find(caller, call.session, name, is_named)
         self._require_enabled(tool)
+        if len(call.raw) > GIVEN_FREE and not caller.is_owner:
+            self._hold(call)
         return arguments.decode(tool, call.raw)
+
+    def _hold(self, call: Call) -> None:
+        """Count long arguments until the end of the call, which may wait for its turn."""
+        call.given = Share(self._given)
+        if call.given.take(len(call.raw)) < len(call.raw):
+            raise BusyError(
+                "the arguments of other calls take too much memory: try again later, or pass the "
+                "path of a file"
+            )
 
     def check(self, caller: Caller, name: str, raw: bytes) -> msgspec.Struct:
         """Refuse what `start` would refuse for the caller's rights or for the arguments.
@@ -457,6 +479,8 @@ class Dispatcher:
             is_told: whether its start is an event already.
         """
         self._running.discard(call)
+        if call.given is not None:
+            call.given.release()
         ended = self.services.clock.monotonic()
         duration = round((ended - call.started) * 1000, 3)
         if result is not None:

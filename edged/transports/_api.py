@@ -27,6 +27,7 @@ from edged.config import Config, size
 from edged.control import Control
 from edged.errors import (
     WIRE,
+    BusyError,
     EdgedError,
     Fault,
     InvalidArgumentsError,
@@ -36,6 +37,7 @@ from edged.errors import (
     ToolUnavailableError,
     UnauthenticatedError,
 )
+from edged.held import Room, Share
 from edged.identity import Caller
 from edged.registry import Session
 from edged.tokens import Token
@@ -62,6 +64,13 @@ T = TypeVar("T")
 
 HEADER_MAX = 128
 """Characters of a header that names a session, channel or chat."""
+
+UNFINISHED_MAX = 32 << 20
+"""Bytes of unfinished bodies of all agents together, and of all owners; more where one body
+may have more than half of it."""
+
+UNFINISHED_FREE = 64 << 10
+"""Bytes of each that are not counted: small requests come through whatever others send."""
 
 RETRY_S = 1.0
 """When to come back where the error does not say."""
@@ -227,9 +236,10 @@ class Request(Sender):
         Raises:
             RemoteProtocolError: it is broken.
             TooLargeError: over `http.max_body`.
+            BusyError: too much of other bodies is on its way.
             Refusal: another content type, or too slow.
         """
-        return await self.api.read(self._raw)
+        return await self.api.read(self._raw, self.caller)
 
     async def body(self, kind: type[T]) -> T:
         """The decoded JSON body; none at all counts as an empty object.
@@ -238,9 +248,10 @@ class Request(Sender):
             InvalidArgumentsError: it does not fit.
             RemoteProtocolError: it is not JSON.
             TooLargeError: over `http.max_body`.
+            BusyError: too much of other bodies is on its way.
             Refusal: another content type, or too slow.
         """
-        data = await self.api.read(self._raw)
+        data = await self.api.read(self._raw, self.caller)
         if jsonrpc.crowded(data):
             raise TooLargeError(f"the body: {jsonrpc.CROWDED}")
         try:
@@ -304,6 +315,8 @@ class Api:
         self._quick = quick
         self._config = config
         self._max_body = size(config.http.max_body)
+        most = max(UNFINISHED_MAX, 2 * self._max_body)
+        self._unfinished = {True: Room(most), False: Room(most)}
         self._hosts = frozenset(name.lower() for name in config.http.hosts)
         self._rates = Rates(config.http.rate, config.http.burst, control.services.clock.monotonic)
         self._server = Server(self._serve, handler_cancellation=True)
@@ -368,8 +381,8 @@ class Api:
         if self.sessions is not None:
             self.sessions.close()
 
-    async def read(self, raw: BaseRequest) -> bytes:
-        """The body of a request; its size and time are bounded."""
+    async def read(self, raw: BaseRequest, caller: Caller) -> bytes:
+        """The body of a request; its size and time are bounded, and all bodies together."""
         if not raw.body_exists:
             return b""
         if raw.content_type != JSON:
@@ -386,18 +399,28 @@ class Api:
                 if len(whole) > self._max_body:
                     raise self._too_large()
                 return whole
-            timing, loop = self.timing, asyncio.get_running_loop()
-            body = bytearray()
-            deadline = loop.time() + timing.body_s
-            async with asyncio.timeout_at(deadline) as limit:
-                while chunk := await raw.content.readany():
-                    body += chunk
-                    if len(body) > self._max_body:
-                        raise self._too_large()
-                    limit.reschedule(deadline + len(body) / timing.body_rate)
+            share = Share(self._unfinished[caller.is_owner])
+            try:
+                return await self._read_on(raw, share)
+            finally:
+                share.release()
         except TimeoutError:
             detail = "the body came too slowly"
             raise Refusal(408, "request_timeout", "Request timeout", detail) from None
+
+    async def _read_on(self, raw: BaseRequest, share: Share) -> bytes:
+        timing, loop = self.timing, asyncio.get_running_loop()
+        body = bytearray()
+        deadline = loop.time() + timing.body_s
+        async with asyncio.timeout_at(deadline) as limit:
+            while chunk := await raw.content.readany():
+                body += chunk
+                if len(body) > self._max_body:
+                    raise self._too_large()
+                over = len(body) - UNFINISHED_FREE - share.size
+                if over > 0 and share.take(max(over, len(body))) < over:
+                    raise BusyError("too much of other requests is on its way: try again later")
+                limit.reschedule(deadline + len(body) / timing.body_rate)
         return bytes(body)
 
     def _too_large(self) -> TooLargeError:

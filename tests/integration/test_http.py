@@ -37,6 +37,7 @@ from edged.services import Services
 from edged.store import Store
 from edged.tokens import Tokens
 from edged.tool import Context, tool
+from edged.transports import _api
 from edged.transports._limits import Timing
 from edged.transports._streams import QUEUED
 from edged.transports.http import HttpListener
@@ -1093,6 +1094,39 @@ async def test_a_body_without_length_is_cut_at_the_limit(tmp_path: Any) -> None:
             door, "/api/tools/hello/call", f"{JSON}Transfer-Encoding: chunked\r\n", chunks
         )
         assert parsed(await door.raw(head))[0] == 413
+
+
+async def test_unfinished_bodies_are_bounded_all_together(tmp_path: Any, monkeypatch: Any) -> None:
+    """16 of one agent held 240 MiB; small requests and the owner's come through."""
+    monkeypatch.setattr(_api, "UNFINISHED_MAX", 1 << 20)
+    async with opened(tmp_path, Timing(linger_s=0.01), max_body="400K") as door:
+
+        def asks(count: int, token: str) -> bytes:
+            body = b'{"arguments":{"name":"%b"}}' % (b"x" * count)
+            head = request(door, "/api/tools/hello/call", f"{JSON}Content-Length: {len(body)}\r\n")
+            return head.replace(door.owner.encode(), token.encode()) + body
+
+        async def held() -> Any:
+            reader, writer = await asyncio.open_connection("127.0.0.1", door.port)
+            writer.write(asks(390_000, door.agent)[:-9])
+            return asyncio.ensure_future(reader.read()), writer
+
+        waiting = [await held() for _ in range(12)]
+        async with asyncio.timeout(BOUND_S):
+            await asyncio.wait([one for one, _ in waiting], return_when=asyncio.FIRST_COMPLETED)
+        [answer] = [parsed(one.result()) for one, _ in waiting if one.done()][:1]
+        assert (answer[0], json.loads(answer[2])["code"]) == (429, "busy")
+        room = door.listener._api._unfinished[False]
+        assert 390_000 < room.used < 1 << 20
+        assert parsed(await door.raw(asks(50_000, door.agent)))[0] == 200
+        assert parsed(await door.raw(asks(390_000, door.owner)))[0] == 200
+        for one, writer in waiting:
+            one.cancel()
+            writer.close()
+        async with asyncio.timeout(BOUND_S):
+            while room.used:
+                await asyncio.sleep(0)
+        assert parsed(await door.raw(asks(390_000, door.agent)))[0] == 200
 
 
 @pytest.mark.parametrize(

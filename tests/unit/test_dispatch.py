@@ -237,6 +237,31 @@ async def test_a_tool_cannot_get_around_the_bound_by_calling(core, gate):
     await asyncio.wait([call.task for call in calls])
 
 
+async def test_arguments_of_agents_in_flight_are_bounded_all_together(core, gate, monkeypatch):
+    """512 calls of 16 MiB each might wait for a sandbox: 8 GiB."""
+    monkeypatch.setattr(dispatch, "GIVEN_MAX", 4 << 20)
+    dispatcher = Dispatcher(core.registry, core.control.services, core.spawn)
+    long, calls = body(text="x" * (1 << 20)), []
+    with pytest.raises(BusyError, match="the arguments of other calls take too much memory"):
+        for _ in range(10):
+            calls.append(dispatcher.start(ADA, None, "gate", long))
+    assert 0 < sum(call.given.size for call in calls) == dispatcher._given.used < 4 << 20
+    # Short ones come through, and the owner's; one that is refused is not counted.
+    core.add(say)
+    for caller, raw in ((ADA, body(text="x" * 4096)), (core.owner, long)):
+        assert not (await dispatcher.start(caller, None, "say", raw).wait()).is_error
+    calls.pop().cancel()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    with pytest.raises(InvalidArgumentsError):
+        dispatcher.start(ADA, None, "gate", body(odd="x" * (1 << 20)))
+    calls.append(dispatcher.start(ADA, None, "gate", long))
+    for call in calls:
+        call.cancel()
+    await asyncio.wait([call.task for call in calls])
+    assert dispatcher._given.used == 0
+
+
 # Time and cancelling ----------------------------------------------------------------------
 
 
