@@ -370,9 +370,8 @@ class Control:
         if not is_user(decision.user):
             reason = "must be an e-mail identity such as ada@example.org, or local"
             raise InvalidArgumentsError([Fault("user", reason)])
-        if decision.duration != "deny":
-            policy.check_plain(path)
-        asked, write = policy.waiting_for(decision.user, path), decision.write
+        place = policy.place(path, plain=decision.duration != "deny")
+        asked, write = policy.waiting_for(decision.user, place), decision.write
         if write is not None:
             is_denied = decision.duration == "deny"
             asked = [one for one in asked if one.write in (write, is_denied)]
@@ -380,9 +379,9 @@ class Control:
             policy.answer(request.id, decision.duration, caller, write=write)
         if not asked:
             self._check_known(decision.user)
-            policy.decide(decision.user, path, decision.duration, caller, write=bool(write))
+            policy.decide(decision.user, place, decision.duration, caller, write=bool(write))
         if decision.duration == "deny":
-            self._take_back(decision.user, os.path.realpath(path))
+            self._take_back(decision.user, place.path)
 
     def _take_back(self, user: str, path: str) -> None:
         """What runs with a place in sight that is no longer granted comes to its end."""

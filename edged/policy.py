@@ -312,28 +312,28 @@ class Policy:
         return grant
 
     def decide(
-        self, user: str, path: str, duration: Answer, by: Caller, *, write: bool = False
+        self, user: str, place: Spot, duration: Answer, by: Caller, *, write: bool = False
     ) -> Grant | None:
-        """Grant or refuse a path that nobody asked for; see `answer`.
+        """Grant or refuse a place that nobody asked for; see `answer`.
 
         A grant `session` is then one of all of the user's sessions.
 
         Args:
             user: whose agents may, or may not.
-            path: absolute; links in it are followed.
+            place: of `place`.
             duration: `once`, `session` or `deny`.
             by: an owner.
             write: whether it is about writing there.
 
         Raises:
             DeniedError: not an owner, or the path is the daemon's own.
-            InvalidArgumentsError: the path cannot be followed, or is not there to be granted.
+            InvalidArgumentsError: it is not there to be granted, or something else by now.
             StoreError: nothing changed.
         """
         self._check_owner(by, "grant permissions")
         self._load()
-        place = _followed(path)
-        self.check_private(place.path, path)
+        path = place.path
+        self.check_private(path, path)
         above = os.path.dirname(place.path)
         is_new = write and place.anchor == above and os.path.isdir(above)
         if duration != "deny" and place.anchor != place.path and not is_new:
@@ -353,24 +353,29 @@ class Policy:
         found = next((t[request_id] for t in tables if request_id in t), None)
         return (found.user, found.path) if found is not None else ("", "")
 
-    def check_plain(self, path: str) -> None:
-        """Refuse a path that leads elsewhere: who put the link there is not who answers.
+    @staticmethod
+    def place(path: str, *, plain: bool = False) -> Spot:
+        """What is at a path now, to be looked up and decided on as that, whatever comes there.
+
+        Args:
+            path: absolute; links in it are followed.
+            plain: refuse one that leads elsewhere: who put the link there is not who answers.
 
         Raises:
             InvalidArgumentsError: with where it leads, or it cannot be followed.
         """
-        real = _followed(path).path
-        if real != os.path.normpath(path):
-            reason = f"{path} leads to {real}: name that, where it is what you mean"
+        found = _followed(path)
+        if plain and found.path != os.path.normpath(path):
+            reason = f"{path} leads to {found.path}: name that, where it is what you mean"
             raise InvalidArgumentsError([Fault("path", reason)])
+        return found
 
-    def waiting_for(self, user: str, path: str) -> list[Request]:
-        """Requests of a user for a path that wait, oldest first."""
+    def waiting_for(self, user: str, place: Spot) -> list[Request]:
+        """Requests of a user for a place that wait, oldest first."""
         self._load()
         self._expire()
-        real = _followed(path).path
         rows = self._pending.values()
-        return [row for row in rows if (row.user, row.path) == (user, real)]
+        return [row for row in rows if (row.user, row.path) == (user, place.path)]
 
     def forget(self, name: str, by: Caller) -> None:
         """Take a grant back, lift a denial or drop a request, by its id.

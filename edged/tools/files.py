@@ -556,7 +556,7 @@ async def _change(
     with workspace.changes.holding(size):
         async with workspace.changes.of(route.place.host), _used(ctx, workspace, route):
             written, result = await workspace.threads.run(lambda stopped: work(way, stopped))
-            workspace.rebind(route, written.device, written.inode)
+            workspace.rebind(way, written.device, written.inode)
             return result
 
 

@@ -320,10 +320,13 @@ class Workspace:
         if route.grant is not None:
             self.policy.give_back(route.grant)
 
-    def rebind(self, route: Route, device: int, inode: int) -> None:
-        """The granted file itself was replaced by its caller; see `Policy.rebind`."""
+    def rebind(self, way: Way, device: int, inode: int) -> None:
+        """What was granted was replaced, or made, by its caller; see `Policy.rebind`."""
+        route, made = way.route, way.made
         if route.grant is not None and route.base == "/":
-            self.policy.rebind(route.grant, device, inode)
+            made = device, inode
+        if route.grant is not None and made is not None:
+            self.policy.rebind(route.grant, *made)
 
     def way(self, caller: Caller, route: Route) -> Way:
         """What opens a route, from any thread."""

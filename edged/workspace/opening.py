@@ -27,10 +27,31 @@ _ROOT = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 class Way:
     """One caller's way to one path."""
 
-    __slots__ = ("_caller", "_workspace", "route")
+    __slots__ = ("_caller", "_workspace", "made", "route")
 
     def __init__(self, workspace: Workspace, caller: Caller, route: Route) -> None:
         self._workspace, self._caller, self.route = workspace, caller, route
+        self.made: tuple[int, int] | None = None
+        """Device and inode of what was granted, where it had to be made and was."""
+
+    @property
+    def is_to_be_made(self) -> bool:
+        """Whether the grant is of what was not there: then it is not of what is."""
+        grant = self.route.grant
+        return grant is not None and grant.anchor not in ("", grant.path)
+
+    def note_made(self, path: str, found: os.stat_result) -> None:
+        """Something was made at a path below the base; perhaps it is what was granted."""
+        grant = self.route.grant
+        if self.is_to_be_made and grant and os.path.join(self.route.base, path) == grant.path:
+            self.made = found.st_dev, found.st_ino
+
+    def put_there(self) -> DeniedError:
+        """What is at the path was put there by another, and nobody allowed that."""
+        return DeniedError(
+            f"{self.shown} was not there when the owner allowed it, and was put there by another "
+            "since: ask again"
+        )
 
     @property
     def shown(self) -> str:
@@ -156,6 +177,8 @@ class Way:
         route, grant = self.route, self.route.grant
         found = os.fstat(fd)
         _check_kind(found, self.shown)
+        if self.is_to_be_made:
+            raise self.put_there()
         # A grant of a directory is bound to that, one of a file to the file.
         bound = (grant.device, grant.inode) if grant is not None and route.base == "/" else None
         if bound is not None and (found.st_dev, found.st_ino) != bound:

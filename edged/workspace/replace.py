@@ -118,6 +118,8 @@ def replace(
                 )
                 if _put(spot, new, temporary, expected):
                     made = os.fstat(new)
+                    if old is None:
+                        way.note_made(way.route.path, made)
                     return Written(old is None, made.st_dev, made.st_ino, len(data))
                 if not overwrite:
                     raise _there(spot)
@@ -212,14 +214,19 @@ def _missing(way: Way, base: int) -> _Spot:
 def _made(way: Way, base: int, folder: str) -> int:
     """A directory, made with those above it where they are missing."""
     fd, missing = _deepest(way, base, folder)
+    at = ""
     try:
         way.check_real(path_of(fd), write=True)
+        if way.is_to_be_made and len(missing) < len(folder.split("/")) and folder:
+            raise way.put_there()
         while missing:
             above, name = os.fstat(fd), missing.pop()
             is_new = True
             try:
                 os.mkdir(name, 0o700, dir_fd=fd)
             except FileExistsError:
+                if way.is_to_be_made:
+                    raise way.put_there() from None
                 is_new = False
             os.fsync(fd)
             inner = os.open(name, _DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
@@ -229,6 +236,9 @@ def _made(way: Way, base: int, folder: str) -> int:
                 _give(fd, above)
             if is_new:
                 os.fchmod(fd, above.st_mode & _NEW_DIRECTORY)
+            at = os.path.join(at, name)
+            if is_new:
+                way.note_made(at, os.fstat(fd))
     except BaseException:
         close(fd)
         raise

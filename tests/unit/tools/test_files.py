@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from edged.errors import InvalidArgumentsError
+from edged.identity import Caller
 from edged.testing.clock import FakeClock
 from edged.tools import files
 
@@ -279,12 +280,12 @@ async def test_many_appends_at_once_lose_nothing(call, own):
     assert sorted(map(int, (own / "a.txt").read_text().split())) == list(range(40))
 
 
-async def test_content_that_waits_is_bounded(call, own):
-    """A board has 512 MB, and an agent may have hundreds of calls in flight."""
+async def test_content_that_waits_is_bounded(core, call, own):
+    """A board has 512 MB; of agents the dispatcher takes less than that at once."""
     content = "x" * (12 << 20)
-    results = await asyncio.gather(
-        *(call("write_file", path="a", content=content) for _ in range(5))
-    )
+    raw = msgspec.json.encode({"path": "a", "content": content})
+    owner = Caller(core.agent.user, "owner", "", "unix", "uid 0")
+    results = await asyncio.gather(*(core.call("write_file", raw, owner) for _ in range(5)))
     told = [result.for_llm for result in results if result.is_error]
     assert len(told) == 3
     assert all("MiB wait to be written" in one for one in told)

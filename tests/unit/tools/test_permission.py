@@ -77,7 +77,7 @@ async def test_denial_is_told_and_not_asked_again(call, core, outside):
 
 async def test_what_is_allowed_needs_no_request(call, core, outside):
     assert (await call(path="notes.txt", write=True)).structured["status"] == "granted"
-    core.policy.decide(core.agent.user, str(outside), "session", core.owner)
+    core.policy.decide(core.agent.user, core.policy.place(str(outside)), "session", core.owner)
     assert "granted it already" in (await call(path=str(outside / "file"))).for_llm
     assert core.policy.pending() == []
 

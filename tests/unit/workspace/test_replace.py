@@ -7,6 +7,7 @@ import pytest
 
 from edged.errors import BusyError, DeniedError, InvalidArgumentsError, NotFoundError
 from edged.workspace import replace as writing
+from tests.unit.workspace.conftest import ADA
 
 
 def write(place, path, data, *, caller=None, **options):
@@ -192,6 +193,77 @@ def test_granted_directory_is_written_as_its_owners(place):
     above = place.outside.stat()
     for path in (place.outside / "a", place.outside / "a" / "new"):
         assert (path.stat().st_uid, path.stat().st_gid) == (above.st_uid, above.st_gid)
+
+
+def granted(place, path):
+    asked = place.policy.request(place.ada, "s1", str(path), write=True)
+    return place.policy.answer(asked.id, "session", place.owner)
+
+
+@pytest.mark.parametrize("name", ["report", "new/deep/report"])
+def test_granted_file_that_was_not_there_is_the_one_that_its_caller_made(place, name):
+    """Written again and read, until another is put in its place."""
+    path = place.outside / name
+    granted(place, path)
+    way = place.workspace.way(ADA, place.workspace.route(ADA, "s1", str(path), write=True))
+    written = writing.replace(way, b"one")
+    place.workspace.rebind(way, written.device, written.inode)
+    way = place.workspace.way(ADA, place.workspace.route(ADA, "s1", str(path), write=True))
+    written = writing.replace(way, b"two")
+    place.workspace.rebind(way, written.device, written.inode)
+    assert place.read(str(path)) == b"two"
+    (place.outside / "secret").rename(path)
+    for act in (lambda: place.read(str(path)), lambda: write(place, str(path), b"x")):
+        with pytest.raises(DeniedError, match="something else was put there"):
+            act()
+    assert path.read_bytes() == b"secret"
+
+
+def test_granted_directory_that_was_not_there_is_the_one_that_its_caller_made(place):
+    top = place.outside / "new"
+    granted(place, top)
+    for name in ("a", "b/c", "a"):
+        way = place.workspace.way(
+            ADA, place.workspace.route(ADA, "s1", f"{top}/{name}", write=True)
+        )
+        written = writing.replace(way, b"x")
+        place.workspace.rebind(way, written.device, written.inode)
+    assert place.read(f"{top}/a") == place.read(f"{top}/b/c") == b"x"
+    top.rename(place.outside / "moved")
+    top.mkdir()
+    (place.outside / "secret").rename(top / "a")
+    with pytest.raises(DeniedError, match="something else was put there"):
+        place.read(f"{top}/a")
+
+
+@pytest.mark.parametrize("name", ["report", "new", "new/deep/report"])
+def test_what_another_put_where_nothing_was_is_not_written(place, name):
+    path = place.outside / name
+    granted(place, path)
+    top = place.outside / name.split("/")[0]
+    (place.outside / "secret").rename(top) if top == path else top.mkdir()
+    with pytest.raises(DeniedError, match="put there by another since"):
+        write(place, str(path), b"x")
+    if top == path:
+        assert path.read_bytes() == b"secret"
+    else:
+        assert os.listdir(top) == []
+
+
+def test_what_another_is_quicker_to_make_is_not_written(place, monkeypatch):
+    """Between the look at what is missing and the directory that is made for it."""
+    granted(place, place.outside / "new" / "report")
+    deepest = writing._deepest
+
+    def slow(*given):
+        found = deepest(*given)
+        (place.outside / "new").mkdir()
+        return found
+
+    monkeypatch.setattr(writing, "_deepest", slow)
+    with pytest.raises(DeniedError, match="put there by another since"):
+        write(place, f"{place.outside}/new/report", b"x")
+    assert os.listdir(place.outside / "new") == []
 
 
 def test_append_adds_in_place_and_is_cut_back_where_it_fails(place):

@@ -166,6 +166,19 @@ def test_grant_is_of_the_directory_and_not_of_its_name(place, tmp_path):
         place.read(f"{place.outside}/secret")
 
 
+@pytest.mark.parametrize("write", [False, True])
+def test_grant_of_what_is_not_there_is_not_of_what_is_put_there(place, write):
+    """The agent renames a file that only root may read to the name that was granted."""
+    path = place.outside / "report"
+    asked = place.policy.request(place.ada, "s1", str(path), write=write)
+    place.policy.answer(asked.id, "session", place.owner)
+    with pytest.raises(NotFoundError):
+        place.read(str(path))
+    (place.outside / "secret").rename(path)
+    with pytest.raises(DeniedError, match="put there by another since: ask again"):
+        place.read(str(path))
+
+
 def test_grant_once_is_used_up_by_one_use(place):
     """Facts of PicoClaw, 7: once was never consumed there."""
     path = f"{place.outside}/secret"
