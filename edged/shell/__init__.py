@@ -152,7 +152,7 @@ class _Ready(NamedTuple):
 
     job: Job
     params: dict[str, str]
-    once: list[Grant]
+    grants: list[Grant]
     wanted_s: float
     wall_s: float
     script: Script
@@ -226,7 +226,7 @@ class Shell:
         pool = await self._sandboxes().pool()
         mode: Literal["run", "pty"] = "pty" if order.pty else "run"
         ready = await self._ready(caller, order, mode, seconds(self.section.timeout))
-        self._use(ready.once)
+        self._use(caller, ready.grants)
         task = asyncio.current_task()
         assert task is not None  # noqa: S101  it is a coroutine
         self._running[task] = caller.user, ready.job.profile
@@ -244,7 +244,7 @@ class Shell:
             )
         except EdgedError:
             # It found no place, and nothing was run.
-            self._give_back(ready.once)
+            self._give_back(ready.grants)
             raise
         finally:
             del self._running[task]
@@ -278,7 +278,7 @@ class Shell:
         """A command that did not even start is no result of its own, and no session."""
         if outcome.reason not in ("sandbox-failed", "failed"):
             return
-        self._give_back(ready.once)
+        self._give_back(ready.grants)
         self._drop(session)
         if outcome.message == "workdir":
             workdir = ready.params["workdir"]
@@ -286,12 +286,25 @@ class Shell:
             raise InvalidArgumentsError([Fault("workdir", reason)], "exec")
         raise SandboxSetupError(outcome.message or "the command did not begin")
 
-    def _use(self, grants: list[Grant]) -> None:
-        for place, grant in enumerate(grants):
+    def _use(self, caller: Caller, grants: list[Grant]) -> None:
+        """Use what a command sees by, in the step that notes it as one that runs.
+
+        While it was made ready the owner may have had another word, which ends only what
+        runs (`take_back`).
+        """
+        allowed = {one.id: one.write for one in self._policy.granted(caller, caller.session)}
+        for grant in grants:
+            if allowed.get(grant.id) != grant.write or self._refused_in(caller, grant, {}):
+                raise DeniedError(
+                    f"the permission for {grant.path} was used up or taken back meanwhile: ask "
+                    "for it again"
+                )
+        once = [grant for grant in grants if grant.duration == "once"]
+        for place, grant in enumerate(once):
             try:
                 self._policy.use(grant)
             except EdgedError:
-                self._give_back(grants[:place])
+                self._give_back(once[:place])
                 raise
 
     def _give_back(self, grants: list[Grant]) -> None:
@@ -304,7 +317,7 @@ class Shell:
         self, caller: Caller, order: Order, mode: Literal["run", "pipe", "pty"], default_s: float
     ) -> _Ready:
         script = await self.check(order.command, order.workdir)
-        mark, profile, workdir, once = await self._profile(caller, order, script)
+        mark, profile, workdir, grants = await self._profile(caller, order, script)
         room = self._workspace.room
         profile = profile.adding(await room.left(caller, profile.limits.disk_max))
         wanted = order.timeout_s or default_s
@@ -319,7 +332,7 @@ class Shell:
             warm=not any(bind.identity for bind in profile.binds),
         )
         params = {"mode": mode, "workdir": workdir, "command": order.command}
-        return _Ready(job, params, once, wanted, wall_s, script)
+        return _Ready(job, params, grants, wanted, wall_s, script)
 
     async def check(self, command: str, workdir: str = "") -> Script:
         """Refuse what no caller may run; returns the command, taken apart.
@@ -349,7 +362,7 @@ class Shell:
     async def _profile(
         self, caller: Caller, order: Order, script: Script
     ) -> tuple[str, Profile, str, list[Grant]]:
-        """What a command sees, where it starts, and the grants that it uses up."""
+        """What a command sees, where it starts, and the grants that it sees by."""
         section, sandboxes = self.section, self._sandboxes()
         mark, profile = sandboxes.home(caller.user, tuple(section.devices))
         profile = msgspec.structs.replace(
@@ -392,8 +405,7 @@ class Shell:
             profile, binds=(*profile.binds, *binds), links=(*profile.links, *links)
         )
         names = ",".join(f"{g.path}:{g.write}:{g.device}:{g.inode}" for g in shown)
-        once = [grant for grant in shown if grant.duration == "once"]
-        return f"{mark} {names}", widened, workdir, once
+        return f"{mark} {names}", widened, workdir, shown
 
     def _denied_in(self, grants: tuple[Grant, ...]) -> dict[str, str]:
         """What the configuration denies in what was granted, by the grants' ids."""
@@ -527,11 +539,11 @@ class Shell:
             mode: Literal["pipe", "pty"] = "pty" if order.pty else "pipe"
             order = msgspec.structs.replace(order, limit_s=0.0)
             ready = await self._ready(caller, order, mode, seconds(self.section.timeout_max))
-            self._use(ready.once)
+            self._use(caller, ready.grants)
             try:
                 instance = pool.take(ready.job)
             except EdgedError:
-                self._give_back(ready.once)
+                self._give_back(ready.grants)
                 raise
             session = Session(
                 self._new_id(),

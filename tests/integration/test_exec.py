@@ -772,6 +772,37 @@ async def test_what_is_taken_back_ends_the_commands_that_see_it(box, outside, ac
     assert polled.structured["status"] == "running"
 
 
+@pytest.mark.parametrize("background", [False, True])
+@pytest.mark.parametrize("act", ["deny", "deny inside", "deny writing", "forget"])
+async def test_what_is_taken_back_while_a_command_is_made_ready_is_not_shown_to_it(
+    box, outside, monkeypatch, act, background
+):
+    """The owner was told ok, and 12 of 12 such commands read on for up to an hour."""
+    (outside / "a").write_text("open")
+    grant = box.grant(str(outside), write=True)
+    control, room = box.daemon.control, box.services.workspace.room
+    left = room.left
+
+    async def answered(caller, most):
+        found = await left(caller, most)
+        path = f"{outside}/a" if act == "deny inside" else str(outside)
+        if act == "forget":
+            control.forget_permission(OWNER, grant.id)
+        else:
+            write = True if act == "deny writing" else None
+            decision = Decision(path=path, user=ADA.user, duration="deny", write=write)
+            control.permit(OWNER, decision)
+        return found
+
+    monkeypatch.setattr(room, "left", answered)
+    result = await box.exec(command=f"touch began; cat {outside}/a", background=background)
+    assert result.is_error
+    assert f"the permission for {outside} was used up or taken back meanwhile" in result.for_llm
+    monkeypatch.setattr(room, "left", left)
+    assert (await box.exec(command="ls")).for_llm == "(no output)"
+    assert (await box.exec(action="list")).structured == {"sessions": []}
+
+
 async def test_too_much_to_look_at_is_not_shown_where_something_is_denied(outside, monkeypatch):
     monkeypatch.setattr(workspace, "LOOKED_AT_MAX", 1)
     for name in "abc":
