@@ -49,7 +49,7 @@ from edged.services import Services
 from edged.settings import Loaded
 from edged.shell import Shell
 from edged.store import Store, make_directory
-from edged.tokens import Tokens
+from edged.tokens import Tokens, peer_of
 from edged.tool import Permissions, Tool
 from edged.tools.sensors import calibrations
 from edged.tools.serial import SerialSessions
@@ -364,7 +364,9 @@ class Daemon:
         """Agents and subagents, made when first asked for."""
         if self._agents is None:
             errands = Errands(self.dispatcher, self.catalogue.doors().fresh)
-            self._agents = parts.agents(self._loaded, self.services, errands, spawn=self.spawn)
+            made = parts.agents(self._loaded, self.services, errands, spawn=self.spawn)
+            self.control.tokens.on_revoke.append(lambda name: made.end_of(peer_of(name)))
+            self._agents = made
         return self._agents
 
     def _stir_jobs(self) -> None:

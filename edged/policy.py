@@ -491,6 +491,21 @@ class Policy:
                 lambda one: (one.duration, one.user, one.session) == ("session", user, session)
             )
 
+    def end_of(self, who: str) -> None:
+        """Nobody is this caller any more: its requests and grants go; denials are its user's.
+
+        Raises:
+            StoreError: they are not stored as gone.
+        """
+        self._load()
+        undo = self._kept()
+        tables: tuple[dict[str, Any], ...] = (self._pending, self._grants)
+        gone = [(table, one.id) for table in tables for one in table.values() if one.who == who]
+        for table, name in gone:
+            del table[name]
+        if gone:
+            self._save(undo)
+
     def close(self) -> None:
         """Let go of what is granted; nothing is asked or used after."""
         _close(self._pins)

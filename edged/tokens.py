@@ -39,6 +39,11 @@ class Token(msgspec.Struct, frozen=True):
     digest: str
 
 
+def peer_of(name: str) -> str:
+    """Whose what comes by a token is (`Caller.peer`)."""
+    return f"token {name}"
+
+
 class Tokens:
     """The tokens of one data directory."""
 

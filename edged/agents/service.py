@@ -166,6 +166,7 @@ class Running:
         depth: 1 where no subagent gave it.
         parent: the task of the subagent that gave it, or of the next above that still runs.
         note: what its giver should know of it, or empty.
+        door: that whoever gave the first task came by.
     """
 
     def __init__(
@@ -175,8 +176,10 @@ class Running:
         parent: Running | None,
         watch: Callable[[str], None] | None = None,
         note: str = "",
+        door: str = "",
     ) -> None:
         self.head = head
+        self.door: str = door if parent is None else parent.door
         self.note = note
         self.budget = budget
         self.parent = parent
@@ -291,6 +294,12 @@ class Service:
     def is_working(self, session: str) -> bool:
         """Whether a session is a subagent's."""
         return session in self._by_session
+
+    def end_of(self, who: str) -> None:
+        """Nobody is this caller any more: its subagents end, but for those of its jobs."""
+        for one in tuple(self._running.values()):
+            if one.head.who == who and one.door == "http":
+                one.cancel()
 
     def wind_down(self) -> None:
         """Begin nothing more; what is cancelled from now on was interrupted."""
@@ -489,7 +498,7 @@ class Service:
         )
         wanted = asked.model or (agent.model if agent is not None else "")
         note = self._doubt(wanted, name) if wanted == model else ""
-        one = Running(head, budget, parent, watch, note)
+        one = Running(head, budget, parent, watch, note, caller.door)
         if parent is not None:
             parent.progress.lent += budget.tokens
         self._running[head.task_id] = self._by_session[one.session] = one

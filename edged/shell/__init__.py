@@ -653,6 +653,13 @@ class Shell:
                 one.kill()
                 self._drop(one.id)
 
+    def end_of(self, who: str) -> None:
+        """Nobody is this caller any more: its sessions are over."""
+        for one in tuple(self._sessions.values()):
+            if one.who == who:
+                one.kill()
+                self._drop(one.id)
+
     def take_back(self, user: str, path: str) -> None:
         """End the commands of a user that see a place which was granted, and is no more."""
         for one in tuple(self._sessions.values()):

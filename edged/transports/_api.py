@@ -40,7 +40,7 @@ from edged.errors import (
 from edged.held import Room, Share
 from edged.identity import Caller
 from edged.registry import Session
-from edged.tokens import Token
+from edged.tokens import Token, peer_of
 from edged.transports._calls import Calls
 from edged.transports._limits import Places, Rates, Timing
 from edged.transports._openapi import (
@@ -361,7 +361,7 @@ class Api:
 
     def _revoked(self, name: str) -> None:
         """A token has ended: so do its sessions, its calls, and its connections with them."""
-        peer = _peer(name)
+        peer = peer_of(name)
         if self.sessions is not None:
             self.sessions.end_of(peer)
         self.control.dispatcher.end_calls(peer)
@@ -595,13 +595,8 @@ class Api:
             wrong = "this token is not valid (revoked or mistyped)"
             told = wrong if is_token else "send Authorization: Bearer TOKEN"
             raise UnauthenticatedError(f"{told}; {advice}")
-        peer = _peer(token.name)
+        peer = peer_of(token.name)
         return Caller(token.user, token.role, session, "http", peer, channel, chat_id), peer
-
-
-def _peer(name: str) -> str:
-    """Whose what comes by a token is."""
-    return f"token {name}"
 
 
 class _Seat(NamedTuple):

@@ -417,6 +417,37 @@ async def test_sessions_of_one_caller_are_bounded():
         await box.start("cat")
 
 
+async def test_what_a_token_began_and_was_given_ends_with_it(box, outside):
+    """A later token of its name may be another's: it had its sessions and its grants."""
+    (outside / "a").write_text("open")
+    tokens, policy = box.daemon.control.tokens, box.services.policy
+    tokens.add("ada", ADA.user, "agent")
+    ada = Caller(ADA.user, "agent", "", "http", "token ada")
+    other = Caller(ADA.user, "agent", "", "http", "token tablet")
+    for caller in (ada, other):
+        box.grant(str(outside), caller=caller)
+        box.grant(str(outside / "a"), "once", caller=caller)
+        policy.request(caller, "", str(outside / "b"))
+    box.grant(str(outside / "c"), "deny", caller=ada)
+    loop = "while sleep 0.01; do echo x > $0; done"
+    ended = await box.start(f"exec sh -c '{loop}' ada", ada)
+    lives = await box.start(f"exec sh -c '{loop}' other", other)
+    killed = box.services.shell.session(ada, ended)
+    tokens.revoke("ada")
+    async with asyncio.timeout(BOUND_S):
+        await killed.wait(lambda: False, BOUND_S)
+    assert killed.outcome.reason == "cancelled"
+    tokens.add("ada", ADA.user, "agent")
+    assert (await box.exec(ada, action="list")).structured == {"sessions": []}
+    assert "session not found" in (await box.exec(ada, action="read", sessionId=ended)).for_llm
+    assert policy.granted(ada, "") == ()
+    assert len(policy.granted(other, "")) == 2
+    assert [one.who for one in policy.pending()] == [other.who]
+    assert [one.path for one in policy.denied()] == [f"{outside}/c"]
+    polled = await box.exec(other, action="poll", sessionId=lives)
+    assert polled.structured["status"] == "running"
+
+
 async def test_nothing_is_held_of_what_commands_wrote_once_it_is_stored(box):
     """Six such calls took the daemon from 38 to 671 MB, and most of that stayed."""
     dispatcher = box.daemon.dispatcher

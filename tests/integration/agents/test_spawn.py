@@ -12,6 +12,7 @@ import pytest
 
 from edged.agents.store import Change
 from edged.errors import NotFoundError, ToolUnavailableError
+from edged.identity import Caller
 from tests.integration.agents.conftest import AGENT, BOUND_S, KEY, OWNER
 from tests.integration.agents.modelserver import (
     IN,
@@ -403,9 +404,25 @@ async def test_one_in_the_background_outlives_its_caller(start, model):
         assert (await board.ended(task_id))["status"] == "cancelled"
 
 
-async def test_subagents_of_others_are_not_told_of(start, model):
-    from edged.identity import Caller
+async def test_those_of_a_token_end_with_it(start, model):
+    """They went on at the owner's cost; a job's are its job's, which goes on."""
+    model.endless = Hang()
+    ada = Caller("local", "agent", "", "http", "token ada")
+    job = Caller("local", "agent", "", "internal", "token ada")
+    async with start() as board:
+        tokens = board.it.daemon.control.tokens
+        tokens.add("ada", "local", "agent")
+        named = [
+            (await board.call("spawn", caller, task="x", **{"async": True})).structured["task_id"]
+            for caller in (AGENT, job, ada)
+        ]
+        tokens.revoke("ada")
+        assert (await board.ended(named[2]))["status"] == "cancelled"
+        tasks = (await board.call("spawn_status", OWNER)).structured["tasks"]
+        assert sorted(one["status"] for one in tasks) == ["cancelled", "running", "running"]
 
+
+async def test_subagents_of_others_are_not_told_of(start, model):
     model.endless = Say("secret")
     other = Caller("local", "agent", "", "unix", "uid 1001")
     async with start() as board:
