@@ -583,6 +583,7 @@ class Runner:
         return msgspec.structs.replace(
             self._home(user, permissions, tuple(map(self._shown, runtime.binds))),
             env=self._env(permissions, found.name, trusted=self._trusts(entry, user)),
+            own_home=self._has_own_home(permissions, entry),
             limits=Limits(
                 wall_s=permissions.timeout_s,
                 memory_max=permissions.memory_max,
@@ -658,6 +659,17 @@ class Runner:
         if entry.origin == "global" or os.geteuid() != 0:
             return ""
         return foreign(entry.directory, self._owners(user) | {0})
+
+    def _has_own_home(self, permissions: Permissions, entry: Entry) -> bool:
+        """Whether it is a global tool that gets some of the owner's variables.
+
+        A home of its caller's is the caller's to fill: a python3 or curl that the tool
+        starts would do what is written there, and could hand on what it finds.
+        """
+        assert entry.manifest is not None  # noqa: S101  only whole tools are run
+        name = entry.manifest.name
+        own = self._env(permissions, name, trusted=True)
+        return entry.origin == "global" and own != self._env(permissions, name, trusted=False)
 
     def _env(
         self, permissions: Permissions, tool: str, *, trusted: bool

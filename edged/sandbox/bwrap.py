@@ -43,6 +43,11 @@ _NOT_DEVICES = frozenset({"fd", "hugepages", "log", "mqueue", "pts", "shm"})
 """Of /dev: other processes' files and sockets, no hardware."""
 _REFUSED_PREFIXES = ("LD_", "PYTHON")
 _REFUSED_NAMES = frozenset({"GLIBC_TUNABLES", "BASH_ENV", "ENV", "NODE_OPTIONS"})
+_OWN_HOME = (
+    *("--setenv", "HOME", "/tmp"),  # noqa: S108  inside
+    *("--setenv", "PYTHONNOUSERSITE", "1"),
+    *("--setenv", "PYTHONSAFEPATH", "1"),
+)
 
 
 class Layout(msgspec.Struct, frozen=True, gc=False):
@@ -157,6 +162,7 @@ def _options(
         *("--remount-ro", "/proc/1", "--remount-ro", "/dev", "--remount-ro", "/"),
         *("--chdir", profile.cwd, "--clearenv"),
         *_setenv(env, free=profile.free_env),
+        *(_OWN_HOME if profile.own_home else ()),
     ]
     for option in options:
         if "\0" in option:  # would become two options behind --args

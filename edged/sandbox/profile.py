@@ -75,6 +75,8 @@ class Profile(msgspec.Struct, frozen=True, gc=False):
     limits: Limits = Limits()
     free_env: bool = False
     """Variables of the runtime (`PYTHONPATH`, `NODE_OPTIONS`) too: the owner wrote them."""
+    own_home: bool = False
+    """`HOME` is fresh, and Python imports nothing from there or from the working directory."""
 
     def adding(self, most: int) -> Profile:
         """The same, with so many bytes that a call may add to its directories."""

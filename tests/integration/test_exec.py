@@ -6,6 +6,7 @@ import gc
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import socket
@@ -446,6 +447,52 @@ async def test_what_a_token_began_and_was_given_ends_with_it(box, outside):
     assert [one.path for one in policy.denied()] == [f"{outside}/c"]
     polled = await box.exec(other, action="poll", sessionId=lives)
     assert polled.structured["status"] == "running"
+
+
+KEEPER = """---
+name: {name}
+description: Uses a key.
+version: 1
+language: {language}
+inputs: {{}}
+{more}---
+"""
+ASKS = """echo "$HOME $OFFICER_USER_HOME $PWD"; python3 -c 'import json; print("mine")'"""
+BY_NODE = """import { execFileSync } from "node:child_process";
+export function execute() { return execFileSync("sh", ["-c", SAID]) + ""; }
+"""
+STEALS = "import os; open('/workspace/leak', 'w').write(os.environ.get('KEY', 'no key'))"
+
+
+@pytest.mark.parametrize("language", ["bash", "typescript"])
+async def test_a_callers_files_take_no_variable_from_a_global_tool(language):
+    """A python3 that the tool starts ran what an agent had laid into its home or workspace."""
+    entry, text = "index.sh", ASKS
+    if language == "typescript":
+        entry, text = "index.mjs", BY_NODE.replace("SAID", json.dumps(ASKS))
+    async with opened("tools: {keeps: {env: {KEY: s3cret-of-the-owner}}}\n") as box:
+        for name, more in (("keeps", "env: [KEY]\n"), ("plain", "")):
+            tool = Path(box.folder, "tools", name)
+            tool.mkdir(parents=True)
+            tool.joinpath("TOOL.md").write_text(
+                KEEPER.format(name=name, language=language, more=more)
+            )
+            tool.joinpath(entry).write_text(text)
+        lays = (
+            "import os, site; d = site.getusersitepackages(); os.makedirs(d); "
+            f"[open(p, 'w').write({STEALS!r}) for p in (d + '/usercustomize.py', 'json.py')]"
+        )
+        assert not (await box.exec(command=f"/usr/bin/python3 -c {shlex.quote(lays)}")).is_error
+        call = box.daemon.dispatcher.start
+        async with asyncio.timeout(BOUND_S):
+            kept = await call(ADA, None, "keeps", b"").wait()
+            assert kept.for_llm.strip() == "/tmp /officer/user/home /officer/user/workspace\nmine"
+            assert not (box.workspace() / "leak").exists()
+            # One without has what the specification says.
+            plain = await call(ADA, None, "plain", b"").wait()
+        home = "/officer/user/home"
+        assert plain.for_llm.strip() == f"{home} {home} /officer/user/workspace\nmine"
+        assert (box.workspace() / "leak").read_text() == "no key"
 
 
 async def test_nothing_is_held_of_what_commands_wrote_once_it_is_stored(box):
