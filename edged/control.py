@@ -24,7 +24,7 @@ from edged.identity import LOCAL_USER, Caller, is_user
 from edged.policy import Answer, facts
 from edged.registry import FORMATS, Registry, Session, State
 from edged.services import Services
-from edged.tokens import Tokens, peer_of
+from edged.tokens import Tokens
 from edged.tool import Permissions
 from edged.units import amount, row
 
@@ -134,6 +134,8 @@ class Control:
         self.authenticate = authenticate
         self.seal_key = os.urandom(32)
         """What MCP's clients carry between two requests is sealed with it."""
+        self.open_states: dict[tuple[str, str, str], dict[str, None]] = {}
+        """What they have of that and may send once (`edged.mcp.seal`)."""
         self.resources: list[Any] = []
         """What there is to read beside edged's own (`edged.mcp.resources.Source`)."""
         self.prompts: list[Any] = []
@@ -144,7 +146,6 @@ class Control:
         self._health = health
         self._sessions: dict[tuple[str, str], Session] = {}
         self._started = self.services.clock.monotonic()
-        tokens.on_revoke.append(self._token_ended)
 
     def session(self, caller: Caller) -> Session:
         """The session of a caller that has no connection of its own to hold it."""
@@ -412,13 +413,6 @@ class Control:
         policy.forget(name, caller)
         if gone is not None:
             self._take_back(gone.user, gone.path)
-
-    def _token_ended(self, name: str) -> None:
-        """What a token began and was given is over: a later one of its name may be another's."""
-        peer = peer_of(name)
-        for part in (self.services.policy, self.services.shell):
-            if part is not None:
-                part.end_of(peer)
 
     def session_ended(self, caller: Caller) -> None:
         """A connection with a session of its own is gone, and what was the session's."""

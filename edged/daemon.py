@@ -324,6 +324,7 @@ class Daemon:
         )
         self.catalogue.runner.on_known.append(self._show_shell)
         tokens = Tokens(state, self.data, clock)
+        tokens.on_revoke.append(self._token_ended)
         self.control = Control(
             dispatcher,
             self.catalogue.doors(),
@@ -339,6 +340,12 @@ class Daemon:
                 "tools.changed", "", {"version": self.registry.version}
             )
         )
+
+    def _token_ended(self, name: str) -> None:
+        """What a token began and was given is over: a later one of its name may be another's."""
+        for part in (self.services.policy, self.services.shell, self._agents):
+            if part is not None:
+                part.end_of(peer_of(name))
 
     def _private(self) -> tuple[str, ...]:
         """The daemon's own files, which no caller is ever granted."""
@@ -364,9 +371,7 @@ class Daemon:
         """Agents and subagents, made when first asked for."""
         if self._agents is None:
             errands = Errands(self.dispatcher, self.catalogue.doors().fresh)
-            made = parts.agents(self._loaded, self.services, errands, spawn=self.spawn)
-            self.control.tokens.on_revoke.append(lambda name: made.end_of(peer_of(name)))
-            self._agents = made
+            self._agents = parts.agents(self._loaded, self.services, errands, spawn=self.spawn)
         return self._agents
 
     def _stir_jobs(self) -> None:

@@ -1,4 +1,4 @@
-"""What msgspec refuses, in words for people who speak JSON and not Python. Pure."""
+"""Words for people: what msgspec refuses, and what strangers wrote, made harmless. Pure."""
 
 from __future__ import annotations
 
@@ -39,6 +39,18 @@ _RULES: tuple[tuple[str, Callable[[re.Match[str]], str]], ...] = (
     (r"Object contains unknown field `([^`]+)`", lambda m: f"{m[1]} is not known"),
     (r"Invalid enum value (.+)", lambda m: f"{m[1]} is none of its words"),
 )
+
+
+def safe(text: str) -> str:
+    """Text of several lines without control characters."""
+    if all(line.isprintable() for line in text.split("\n")):
+        return text
+    return "".join(c if c.isprintable() or c in "\n\t" else repr(c)[1:-1] for c in text)
+
+
+def one_line(text: str) -> str:
+    """Text as one line without control characters."""
+    return safe(" ".join(text.split()))
 
 
 def worded(reason: str) -> str:

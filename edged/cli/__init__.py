@@ -15,7 +15,7 @@ from contextlib import suppress
 from importlib import import_module
 from types import ModuleType
 
-from edged import __version__
+from edged import __version__, wording
 from edged.errors import ConfigError, EdgedError, NoDaemonError
 from edged.log import fault
 
@@ -172,7 +172,7 @@ def _check_text(word: str) -> None:
 
     shown = os.fsencode(word).decode("utf-8", "backslashreplace")
     raise UsageError(
-        f"{show.cut(show.one_line(shown), 60)} is not UTF-8 text: convert it (iconv -t UTF-8)"
+        f"{show.cut(wording.one_line(shown), 60)} is not UTF-8 text: convert it (iconv -t UTF-8)"
     )
 
 

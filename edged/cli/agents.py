@@ -6,6 +6,7 @@ import re
 import sys
 from typing import Any
 
+from edged import wording
 from edged.cli import FAILED, UsageError, complain, show
 from edged.cli.parser import Parser, add_connection, add_json, connect
 from edged.client import Client
@@ -207,5 +208,5 @@ def _run(args: Any) -> int:
     elif result.is_error:
         complain(joined(result.content), 0)
     else:
-        show.out(show.safe(joined(result.content)).removesuffix("\n"))
+        show.out(wording.safe(joined(result.content)).removesuffix("\n"))
     return FAILED if result.is_error else 0

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from edged import wording
 from edged.cli import FAILED, UsageError, complain, show
 from edged.cli.faults import cannot, unwritable
 from edged.cli.parser import Parser, add_connection, connect, positive
@@ -180,7 +181,7 @@ class _Updates:
         self._shown = False
 
     def show(self, content: list[Block]) -> None:
-        text = show.one_line(joined(content))
+        text = wording.one_line(joined(content))
         if self._terminal:
             sys.stderr.write(f"\r\033[K{show.cut(text, show.width() - 1)}")
             self._shown = True
@@ -202,7 +203,7 @@ def _print(saver: Saver, result: Result, *, to_directory: bool) -> None:
         # All text of a cut result is one block.
         text = whole if whole and isinstance(block, Text) else _shown(saver, block)
         if stream.isatty():
-            text = show.safe(text)
+            text = wording.safe(text)
             if result.is_error:
                 # What a tool puts out is its own affair; what went wrong is to be read.
                 text = show.folded(text, show.width())

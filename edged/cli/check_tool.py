@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from edged import plugins
+from edged import plugins, wording
 from edged.cli import FAILED, show
 from edged.cli.parser import Parser, add_json
 from edged.settings import FAMILIES
@@ -54,4 +54,4 @@ def _line(one: Finding, directory: str) -> str:
     place = f"{file}:{one.line}" if one.line else file
     remedy = f": {one.remedy}" if one.remedy else ""
     severity = show.paint(one.severity, _COLOURS[one.severity])
-    return f"{place}: {severity}: {show.safe(one.reason + remedy)}"
+    return f"{place}: {severity}: {wording.safe(one.reason + remedy)}"

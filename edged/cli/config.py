@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from edged import disguise, paths, settings
+from edged import disguise, paths, settings, wording
 from edged.cli import show
 from edged.cli.parser import Parser, add_json
 from edged.errors import ConfigError
@@ -206,7 +206,7 @@ def rendered(values: list[Value], *, explain: bool) -> Iterator[str]:
         if not explain or not origin:
             yield line
             continue
-        comment = f"# {show.one_line(origin)}"
+        comment = f"# {wording.one_line(origin)}"
         whole = f"{line:{column}}  {comment}"
         if show.is_terminal() and show.cells(whole) > show.width():
             # Above the line that it is about, where both do not fit.

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from edged import wording
 from edged.cli import FAILED, complain, show
 from edged.cli.parser import Parser, add_connection, add_json, connect
 from edged.cli.show import cells
@@ -37,9 +38,9 @@ def run(args: Any) -> int:
         show.json(found)
         return 0
     label = f" ({found['label']})" if found["label"] != found["name"] else ""
-    show.out(show.paint(show.one_line(found["name"] + label), "bold"))
+    show.out(show.paint(wording.one_line(found["name"] + label), "bold"))
     # What follows in it is the body's beginning, which is printed below.
-    for line in show.safe(found["description"].partition("\n\n")[0]).split("\n"):
+    for line in wording.safe(found["description"].partition("\n\n")[0]).split("\n"):
         for part in show.fitted(line, show.width()):
             show.out(part)
     show.out("")
@@ -47,7 +48,7 @@ def run(args: Any) -> int:
     _inputs(found["schema"], found["sensitive"])
     if found["body"].strip():
         show.out("")
-        show.out(show.safe(found["body"].strip("\n")))
+        show.out(wording.safe(found["body"].strip("\n")))
     return 0
 
 

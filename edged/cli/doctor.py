@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from edged import doctor, paths
+from edged import doctor, paths, wording
 from edged.catalogue import seed_directory
 from edged.cli import FAILED, show
 from edged.cli.parser import Parser, add_json
@@ -52,8 +52,8 @@ def _print(one: Finding) -> None:
     # Not cut: each word may be the one that helps.
     level = show.paint(f"{one.level:8}", _COLOURS[one.level])
     room = show.width() - _TEXT_AT
-    first, *rest = show.fitted(show.one_line(one.text), room)
+    first, *rest = show.fitted(wording.one_line(one.text), room)
     show.out(f"{level} {one.check:14} {first}")
-    remedy = show.fitted(show.one_line(one.remedy), room) if one.remedy else []
+    remedy = show.fitted(wording.one_line(one.remedy), room) if one.remedy else []
     for line in (*rest, *remedy):
         show.out(f"{'':{_TEXT_AT}}{line}")

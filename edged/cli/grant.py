@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from edged import wording
 from edged.cli import UsageError, show
 from edged.cli.parser import Parser, add_connection, add_json, connect
 from edged.errors import NotFoundError
@@ -53,7 +54,7 @@ def run(args: Any) -> int:
         show.json({"status": "ok"})
     else:
         for text in told:
-            for line in show.fitted(show.one_line(text), show.width()):
+            for line in show.fitted(wording.one_line(text), show.width()):
                 show.out(line)
     return 0
 

@@ -7,6 +7,7 @@ import contextlib
 import sys
 from typing import Any
 
+from edged import wording
 from edged.cli import UsageError, show
 from edged.cli.faults import cannot
 from edged.cli.parser import Parser, add_connection, add_json, connect
@@ -121,7 +122,7 @@ def _params(args: Any) -> dict[str, Any]:
 def _tell_removed(name: str, answer: dict[str, Any]) -> None:
     show.out(f"{name}: removed")
     if home := answer.get("home"):
-        show.out(f"what it kept stays in {show.safe(home)}:")
+        show.out(f"what it kept stays in {wording.safe(home)}:")
         show.out(f"edged mcp-server remove {name} --purge erases that")
 
 
@@ -225,7 +226,7 @@ def _list(rows: list[dict[str, Any]]) -> None:
         health = row["health"]
         left_out = [f"left out: {problem}" for problem in health["left_out"]]
         for problem in filter(None, (health["error"], *left_out)):
-            line = show.one_line(f"edged: {row['name']}: {problem}")
+            line = wording.one_line(f"edged: {row['name']}: {problem}")
             # A terminal alone would break it inside of words.
             parts = show.fitted(line, show.width()) if sys.stderr.isatty() else [line]
             sys.stderr.write("\n".join(parts) + "\n")
@@ -239,8 +240,8 @@ def _tell(row: dict[str, Any]) -> None:
     )
     count = health["tools"]
     tools = f"{count} tool{'s' * (count != 1)}"
-    show.out(show.safe(f"{row['name']}: {health['state']}, {tools}"))
+    show.out(wording.safe(f"{row['name']}: {health['state']}, {tools}"))
     if about:
-        show.out(show.safe(f"{about}, MCP {health['version']}"))
+        show.out(wording.safe(f"{about}, MCP {health['version']}"))
     for problem in health["left_out"]:
-        show.out(show.safe(f"left out: {problem}"))
+        show.out(wording.safe(f"left out: {problem}"))

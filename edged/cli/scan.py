@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from edged import wording
 from edged.board.scan import BusScan, Found, Scan, scan_board, yaml_lines
 from edged.bus.faults import remedy
 from edged.bus.kernel import KernelBuses
@@ -36,7 +37,7 @@ def run(args: Any) -> int:
         show.json(found)
         return 0
     for line in _lines(found):
-        show.out(show.safe(line))
+        show.out(wording.safe(line))
     if found.simulated:
         sys.stdout.flush()
         sys.stderr.write(f"edged: {_SIMULATED}\n")
@@ -98,4 +99,4 @@ def _found_line(one: Found) -> str:
 
 
 def _wrapped(text: str) -> list[str]:
-    return ["  " + line for line in show.wrapped(show.one_line(text), show.width() - 2)]
+    return ["  " + line for line in show.wrapped(wording.one_line(text), show.width() - 2)]

@@ -13,6 +13,8 @@ from typing import Any
 
 import msgspec
 
+from edged.wording import one_line, safe
+
 _COLOURS = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
 _GAP = "  "
 _BELOW = "    "
@@ -62,18 +64,6 @@ def json_line(value: Any) -> None:
     """Print one JSON line at once."""
     sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
     sys.stdout.flush()
-
-
-def safe(text: str) -> str:
-    """Text of several lines without control characters."""
-    if all(line.isprintable() for line in text.split("\n")):
-        return text
-    return "".join(c if c.isprintable() or c in "\n\t" else repr(c)[1:-1] for c in text)
-
-
-def one_line(text: str) -> str:
-    """Text as one line without control characters."""
-    return safe(" ".join(text.split()))
 
 
 def cells(text: str) -> int:

@@ -6,6 +6,7 @@ import os
 import re
 from typing import Any
 
+from edged import wording
 from edged.cli import FAILED, UsageError, complain, show
 from edged.cli.parser import Parser, add_connection, add_json, connect, count
 from edged.results import Result, joined
@@ -54,13 +55,13 @@ def run(args: Any) -> int:
     if result.is_error:
         # The tool's input of that name is an option here.
         text = re.sub(r"\bforce (?=replaces|removes)", "--force ", joined(result.content))
-        return complain(show.safe(text), FAILED)
+        return complain(wording.safe(text), FAILED)
     if args.action == "list":
         _list(result)
     elif args.action == "show" and not args.file:
         _show(result)
     else:
-        show.out(show.safe(joined(result.content)).removesuffix("\n"))
+        show.out(wording.safe(joined(result.content)).removesuffix("\n"))
     return 0
 
 
@@ -81,7 +82,7 @@ def _body(text: str) -> str:
 
 def _show(result: Result) -> None:
     """The facts within the width, the instructions as they were written."""
-    head, gap, body = show.safe(joined(result.content)).partition("\n\n")
+    head, gap, body = wording.safe(joined(result.content)).partition("\n\n")
     for line in head.split("\n"):
         for part in show.fitted(line, show.width()):
             show.out(part)
@@ -163,7 +164,7 @@ def _check(args: Any) -> int:
         for one in found:
             for kind, texts in (("error", [one["problem"]]), ("warning", one["warnings"])):
                 for text in filter(None, texts):
-                    show.out(f"{one['path']}: {kind}: {show.safe(str(text))}")
+                    show.out(f"{one['path']}: {kind}: {wording.safe(str(text))}")
             if not one["problem"] and not one["warnings"]:
                 show.out(f"{one['path']}: nothing to mend")
     return FAILED if any(one["problem"] for one in found) else 0

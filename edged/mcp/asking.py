@@ -249,7 +249,9 @@ class Asker:
             control = self._connection.control
             now = control.services.clock.monotonic()
             caller = self._connection.identity
-            self._state = unseal(control.seal_key, text, caller, self._digest(), now)
+            self._state = unseal(
+                control.seal_key, text, control.open_states, caller, self._digest(), now
+            )
 
     def _digest(self) -> str:
         method, name, arguments = self._subject
@@ -308,7 +310,7 @@ class Asker:
             answers,
             {key: question for key, (question, _) in self._found.items()},
         )
-        return seal(control.seal_key, state)
+        return seal(control.seal_key, state, control.open_states)
 
     async def _requested(self, asks: Mapping[str, Ask]) -> dict[str, Any]:
         """Ask by requests of our own, and wait for all answers."""

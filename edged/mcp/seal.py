@@ -2,7 +2,8 @@
 
 Sans I/O. What comes back is the word of a stranger until its HMAC, its caller, its age and
 the request that it belongs to are found right. It is signed, not encrypted: a client may
-read what it said itself. Source: MCP 2026-07-28, multi round-trip requests.
+read what it said itself. It comes back once, for what a person agreed to is done once.
+Source: MCP 2026-07-28, multi round-trip requests.
 """
 
 from __future__ import annotations
@@ -22,6 +23,12 @@ STATE_S = 600.0
 
 STATE_MAX = 256 << 10
 """Characters of a state."""
+
+OPEN_MAX = 256
+"""States of one caller that may still come back; the oldest goes first."""
+
+Open = dict[tuple[str, str, str], dict[str, None]]
+"""The seals of states that may come back, by whose they are."""
 
 _encode = msgspec.json.Encoder(order="sorted").encode
 
@@ -55,25 +62,31 @@ def digest(*parts: Any) -> str:
     return hashlib.sha256(_encode(parts)).hexdigest()
 
 
-def seal(key: bytes, state: State) -> str:
-    """A state as text that only the holder of `key` can make."""
+def seal(key: bytes, state: State, opened: Open) -> str:
+    """A state as text that only the holder of `key` can make, noted as one to come back."""
     data = _encode(state)
-    mac = hmac.digest(key, data, "sha256")
-    return _text(mac) + "." + _text(data)
+    mac = _text(hmac.digest(key, data, "sha256"))
+    mine = opened.setdefault((state.user, state.role, state.peer), {})
+    mine[mac] = None
+    if len(mine) > OPEN_MAX:
+        del mine[next(iter(mine))]
+    return f"{mac}.{_text(data)}"
 
 
-def unseal(key: bytes, text: str, caller: Caller, request: str, now: float) -> State:
-    """The state in a text.
+def unseal(key: bytes, text: str, opened: Open, caller: Caller, request: str, now: float) -> State:
+    """The state in a text, which does not come back again.
 
     Args:
         key: that it was sealed with.
         text: as the client sent it.
+        opened: those that may come back.
         caller: who sent it.
         request: digest of the request that it came with.
         now: the daemon's monotonic clock.
 
     Raises:
-        InvalidArgumentsError: it is not one of ours, too old, or of another request.
+        InvalidArgumentsError: it is not one of ours, too old, of another request, or was
+            here before.
     """
     mac, _, data = text.partition(".")
     try:
@@ -91,6 +104,13 @@ def unseal(key: bytes, text: str, caller: Caller, request: str, now: float) -> S
         raise _refused("belongs to another request")
     if now > state.until:
         raise _refused("is too old: send the request without it, and answer again")
+    whose = state.user, state.role, state.peer
+    mine = opened.get(whose, {})
+    if mac not in mine:
+        raise _refused("was used already: send the request without it, and answer again")
+    del mine[mac]
+    if not mine:
+        del opened[whose]
     return state
 
 

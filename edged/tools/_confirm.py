@@ -10,12 +10,15 @@ from typing import Any
 
 import msgspec
 
+from edged import wording
 from edged.errors import DeniedError
 from edged.results import Result
 from edged.tool import Ask, Client, Context
 
-SHOWN_MAX = 400
-"""Characters of the inputs that the question shows."""
+SHOWN_MAX = 160
+"""Characters of one input that the question shows; of a longer one both ends and the length."""
+
+_END = 40
 
 
 async def confirmed(
@@ -47,7 +50,7 @@ async def _ask(client: Client, params: Any, act: str) -> None:
         for field in msgspec.structs.fields(params)
         if (value := getattr(params, field.name)) != field.default
     }
-    inputs = msgspec.json.encode(given).decode()[:SHOWN_MAX]
+    inputs = msgspec.json.encode({name: _shown(value) for name, value in given.items()}).decode()
     schema = {
         "type": "object",
         "properties": {
@@ -55,7 +58,7 @@ async def _ask(client: Client, params: Any, act: str) -> None:
         },
         "required": ["confirm"],
     }
-    message = f"An agent wants to {act}. Its inputs: {inputs}"
+    message = f"An agent wants to {wording.one_line(act)}. Its inputs: {inputs}"
     ask = Ask("elicitation/create", {"message": message, "requestedSchema": schema})
     said = (await client.ask({"confirm": ask}, strict=True))["confirm"]
     if said["action"] == "cancel":
@@ -65,3 +68,12 @@ async def _ask(client: Client, params: Any, act: str) -> None:
         )
     if said["action"] != "accept" or said.get("content", {}).get("confirm") is not True:
         raise DeniedError(f"the person at the client refused to let you {act}: do not do it")
+
+
+def _shown(value: Any) -> Any:
+    """An input as a person sees it: in one line, and nothing in it that is not seen."""
+    whole = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    text = wording.one_line(whole)
+    if len(text) > SHOWN_MAX:
+        return f"{text[: SHOWN_MAX - _END]} … {text[-_END:]} (of {len(whole)} characters)"
+    return text if isinstance(value, str) or text != whole else value

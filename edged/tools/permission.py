@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from edged import results
+from edged import results, wording
 from edged.errors import DeniedError, Fault, InvalidArgumentsError
 from edged.policy import is_there
 from edged.results import Result
@@ -126,6 +126,8 @@ async def _said(ctx: Context, request: Request) -> str:
     parts = [f"An agent of {caller.user} wants to {act} {request.path} ({request.id})."]
     parts += [f"For: {request.command}"] if request.command else []
     parts += [f"Reason: {request.reason}"] if request.reason else []
+    # In one line each, and nothing in them that is not seen: they are the agent's words.
+    parts = [wording.one_line(part) for part in parts]
     answers = {"type": "string", "enum": ["once", "session", "deny"], "title": "Allow it"}
     schema = {"type": "object", "properties": {"duration": answers}, "required": ["duration"]}
     ask = Ask("elicitation/create", {"message": " ".join(parts), "requestedSchema": schema})

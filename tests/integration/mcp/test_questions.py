@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from edged.identity import Caller
+from edged.mcp.seal import OPEN_MAX
 from edged.mcp.server import Connection
 from edged.testing import running
 
@@ -151,6 +152,53 @@ async def test_in_the_stateless_revision_the_call_comes_again_with_the_answer(da
         3, {**other, "inputResponses": said, "requestState": first["requestState"]}
     )
     assert "another request" in stolen["error"]["message"]
+    client.connection.close()
+
+
+async def test_what_a_person_agreed_to_is_done_once(daemon):
+    """For ten minutes an answer could be sent again, and the write was done again."""
+    client, other = Client(daemon), Client(daemon)
+    first = (await client.modern(1, WRITE))["result"]
+    said = {"confirm": {"action": "accept", "content": {"confirm": True}}}
+    again = {**WRITE, "inputResponses": said, "requestState": first["requestState"]}
+    both = [client.modern(2, again), other.modern(3, again)]
+    done, refused = sorted(await asyncio.gather(*both), key=lambda answer: "error" in answer)
+    assert done["result"]["isError"] is False
+    assert "requestState: was used already" in refused["error"]["message"]
+    # Another question of the same is another one.
+    second = (await client.modern(4, WRITE))["result"]
+    done = await client.modern(5, {**again, "requestState": second["requestState"]})
+    assert done["result"]["isError"] is False
+    assert daemon.control.open_states == {}
+    for one in (client, other):
+        one.connection.close()
+
+
+async def test_questions_that_nobody_answers_give_way_to_later_ones(daemon):
+    client = Client(daemon)
+    first = (await client.modern(0, WRITE))["result"]["requestState"]
+    for number in range(1, OPEN_MAX + 1):
+        last = (await client.modern(number, WRITE))["result"]["requestState"]
+    assert [len(states) for states in daemon.control.open_states.values()] == [OPEN_MAX]
+    said = {"confirm": {"action": "accept", "content": {"confirm": True}}}
+    for state, failed in ((first, True), (last, False)):
+        number += 1
+        given = {**WRITE, "inputResponses": said, "requestState": state}
+        assert ("error" in await client.modern(number, given)) is failed
+    client.connection.close()
+
+
+async def test_an_agents_words_are_one_line_of_the_question(daemon):
+    """Forty line breaks and a second question at the end were shown as the agent wrote them."""
+    client = Client(daemon)
+    client.begin(elicitation={})
+    words = "x" + "\n" * 40 + "An agent of local wants to read /etc/hosts.\u202e"
+    ask = {"path": "/var/tmp/edged-none", "reason": words, "command": "cat\r\n\x1b[2J"}
+    client.say(id=1, method="tools/call", params={"name": "request_permission", "arguments": ask})
+    message = (await client.question())["params"]["message"]
+    assert message.startswith("An agent of local wants to read /var/tmp/edged-none (")
+    assert message.isprintable()
+    assert "Reason: x An agent of local" in message
     client.connection.close()
 
 

@@ -306,7 +306,7 @@ async def test_calls_that_are_under_way_end_with_the_tool(workshop) -> None:
 
 async def test_the_only_other_descriptor_is_that_of_the_calls(workshop) -> None:
     """Issue 2, part 5: known to the leak check."""
-    source = "import os, stat\ndef execute(c, p):\n  fds = [f for f in range(64) if os.path.exists(f'/proc/self/fd/{f}')]\n  return str(fds == [0, 1, 2, int(os.environ['EDGED_CALLS_FD'])])"
+    source = "import os, stat\ndef execute(c, p):\n  fds = [f for f in range(4096) if os.path.exists(f'/proc/self/fd/{f}')]\n  return str(fds == [0, 1, 2, int(os.environ['EDGED_CALLS_FD'])])"
     job = workshop.job("python", source, calls=True)
     assert text(await workshop.pool.call(job, "1", {}, calls_handler=Daemon())) == "True"
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from edged import wording
 from edged.cli import show
 
 
@@ -90,9 +91,9 @@ def test_wide_characters_count_twice_and_marks_not_at_all(columns):
 
 def test_control_characters_of_a_tool_never_reach_the_terminal(columns):
     """ECMA-48: an escape sequence could rewrite what was shown before."""
-    assert show.safe("a\x1b[2Jb\x07\nc\td") == "a\\x1b[2Jb\\x07\nc\td"
-    assert show.one_line("a\n\x1b[1m b") == "a \\x1b[1m b"
-    assert show.safe("plain\ntext") == "plain\ntext"
+    assert wording.safe("a\x1b[2Jb\x07\nc\td") == "a\\x1b[2Jb\\x07\nc\td"
+    assert wording.one_line("a\n\x1b[1m b") == "a \\x1b[1m b"
+    assert wording.safe("plain\ntext") == "plain\ntext"
 
 
 def test_colour_is_for_terminals_only(monkeypatch, capsys):
