@@ -20,6 +20,7 @@ from edged.acts import Switches, reset
 from edged.audit import Record
 from edged.dispatch import Dispatcher
 from edged.errors import DeniedError, Fault, InvalidArgumentsError
+from edged.events import Event, visible
 from edged.identity import LOCAL_USER, Caller, is_user
 from edged.policy import Answer, facts
 from edged.registry import FORMATS, Registry, Session, State
@@ -30,6 +31,9 @@ from edged.units import amount, row
 
 MEDIA_PART = 256 << 10
 """Bytes of a medium in one message."""
+
+_TOLD_BY = frozenset({"sensor", "gpio", "actuator"})
+"""First parts of events' names that are tools: who may not read there hears nothing either."""
 
 SESSIONS = 512
 """Named and identity sessions kept; the longest unused of who has most is dropped."""
@@ -420,14 +424,35 @@ class Control:
             if part is not None:
                 part.end(caller.user, caller.session)
 
-    def sensors(self) -> list[dict[str, Any]]:
-        """The configured sensors with their last readings, as `GET /api/sensors` shows them."""
+    def is_on(self, caller: Caller, name: str) -> bool:
+        """Whether a caller has a tool, and it is enabled."""
+        view = self.registry.view(caller.user)
+        tool = view.tools.get(name) or view.hidden.get(name)
+        return tool is not None and self.registry.status(tool)[0] == "enabled"
+
+    def is_shown(self, caller: Caller, name: str) -> bool:
+        """Whether a caller sees what a tool has told: not an agent where that is off."""
+        return caller.is_owner or self.is_on(caller, name)
+
+    def may_see(self, caller: Caller, event: Event) -> bool:
+        """Whether a caller may see an event."""
+        if not visible(event, caller.user, owner=caller.is_owner):
+            return False
+        about = event.kind.partition(".")[0]
+        return about not in _TOLD_BY or self.is_shown(caller, about)
+
+    def sensors(self, caller: Caller) -> list[dict[str, Any]]:
+        """The configured sensors with their last readings, as `GET /api/sensors` shows them.
+
+        Without readings for an agent while the tool `sensor` is off.
+        """
         board, now = self.services.board, self.services.clock.monotonic()
+        shown = self.is_shown(caller, "sensor")
         return [
             {
                 **msgspec.to_builtins(info),
-                "alarms": dict(board.alarms(info.name)),
-                "readings": [row(one, now) for one in board.latest(info.name)],
+                "alarms": dict(board.alarms(info.name)) if shown else {},
+                "readings": [row(one, now) for one in board.latest(info.name)] if shown else [],
             }
             for info in board.sensors
         ]

@@ -15,7 +15,7 @@ from edged.audit import Record
 from edged.control import Decision
 from edged.cron.spec import Spec
 from edged.errors import Fault, InvalidArgumentsError
-from edged.events import Event, visible
+from edged.events import Event
 from edged.identity import Role
 from edged.mcp.server import Connection
 from edged.mcp.types import Request
@@ -219,13 +219,13 @@ def _events(connection: Connection, request: Request) -> None:
 
 
 def _event(connection: Connection, event: Event) -> None:
-    if visible(event, connection.caller.user, owner=connection.caller.is_owner):
+    if connection.control.may_see(connection.caller, event):
         connection.offer("edged/event", event)
 
 
 def _send_earlier(connection: Connection, earlier: list[Event]) -> None:
     caller = connection.caller
-    rows = [e for e in earlier if visible(e, caller.user, owner=caller.is_owner)]
+    rows = [e for e in earlier if connection.control.may_see(caller, e)]
     kept, lost = _newest(rows)
     connection.lose(lost)
     for event in kept:
@@ -246,7 +246,7 @@ def _sync(connection: Connection, request: Request) -> None:
 
 
 def _sensors(connection: Connection, request: Request) -> None:
-    connection.answer(request, {"sensors": connection.control.sensors()})
+    connection.answer(request, {"sensors": connection.control.sensors(connection.caller)})
 
 
 def _scan(connection: Connection, request: Request) -> None:

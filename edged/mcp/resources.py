@@ -216,13 +216,10 @@ async def _contents(
         if waits is not None:
             await asyncio.wait([waits])
         return [_document(connection, connection.scope(request), uri)]
-    facts = _facts(connection, uri)
-    if isinstance(facts, LineInfo):
-        # The level is what the tool would read: where that is off, it is nobody's.
-        view = control.registry.view(caller.user)
-        tool = view.tools.get("gpio") or view.hidden.get("gpio")
-        if tool is not None and control.registry.status(tool)[0] == "enabled":
-            facts = await _with_level(control.services.board, facts)
+    facts = _facts(connection, caller, uri)
+    # The level is what the tool would read: where that is off, it is nobody's.
+    if isinstance(facts, LineInfo) and control.is_on(caller, "gpio"):
+        facts = await _with_level(control.services.board, facts)
     if facts is not None:
         text = msgspec.json.encode(facts).decode()
         return [{"uri": uri, "mimeType": "application/json", "text": text}]
@@ -233,11 +230,12 @@ async def _contents(
     raise NotFoundError(f"no resource {uri[:200]!r}: resources/list has those there are")
 
 
-def _facts(connection: Connection, uri: str) -> Any:
+def _facts(connection: Connection, caller: Caller, uri: str) -> Any:
     """What JSON says of a sensor or a line; None where the URI names neither."""
     name = uri.rpartition("/")[2]
     if uri == SENSORS + name:
-        return next((row for row in connection.control.sensors() if row["name"] == name), None)
+        rows = connection.control.sensors(caller)
+        return next((row for row in rows if row["name"] == name), None)
     if uri == LINES + name:
         lines = connection.control.services.board.lines
         return next((line for line in lines if line.name == name), None)
@@ -290,7 +288,7 @@ def watch(connection: Connection, uri: str, tell: Callable[[], None]) -> Callabl
     kinds = {SENSORS: "sensor", LINES: "line"}
     key = kinds.get(uri.removesuffix(name))
     if key is not None:
-        facts = _facts(connection, uri)
+        facts = _facts(connection, connection.caller, uri)
         is_mute = isinstance(facts, LineInfo) and (facts.direction, facts.edge) == MUTE
         if facts is None or is_mute:
             return None

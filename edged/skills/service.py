@@ -288,7 +288,10 @@ class Skills:
         """
         if "://" in reference:
             for registry in self._all().values():
-                own = registry.owns(reference)
+                try:
+                    own = registry.owns(reference)
+                except ValueError:  # no URL, whatever it looks like
+                    continue
                 if own:
                     return registry, await registry.resolve(client, own, version)
             reason = f"{names.line(reference, 200)!r} is at no registry of the configuration"

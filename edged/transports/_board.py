@@ -6,7 +6,7 @@ import msgspec
 from aiohttp.web_response import StreamResponse
 
 from edged.board.sensor import SensorInfo
-from edged.errors import NotFoundError
+from edged.errors import DeniedError, NotFoundError
 from edged.history import Series
 from edged.tools.sensors import history_of
 from edged.transports._api import Request
@@ -50,7 +50,7 @@ class History(msgspec.Struct, frozen=True):
 
 async def list_sensors(request: Request) -> StreamResponse:
     """List the sensors with their last readings; nothing is measured for it."""
-    return request.reply({"sensors": request.api.control.sensors()})
+    return request.reply({"sensors": request.api.control.sensors(request.caller)})
 
 
 async def sensor_history(request: Request) -> StreamResponse:
@@ -58,6 +58,8 @@ async def sensor_history(request: Request) -> StreamResponse:
     services, name = request.api.control.services, request.params["name"]
     if not any(info.name == name for info in services.board.sensors):
         raise NotFoundError(f"no sensor named {name[:64]!r}")
+    if not request.api.control.is_shown(request.caller, "sensor"):
+        raise DeniedError("the tool sensor is switched off: its owner alone sees the samples")
     series = await history_of(
         services,
         name,

@@ -19,8 +19,7 @@ from edged.config import Config
 from edged.control import Control, Description, Switched
 from edged.dispatch import Call
 from edged.errors import NotFoundError
-from edged.events import Event, visible
-from edged.identity import Caller, Role
+from edged.identity import Role
 from edged.media import Medium
 from edged.registry import FORMATS, State
 from edged.results import Block, Result
@@ -295,14 +294,15 @@ def _medium(request: Request) -> tuple[Medium, str]:
 
 async def get_events(request: Request) -> StreamResponse:
     """Follow what happens; Last-Event-ID resumes after that event."""
-    caller, bus = request.caller, request.api.control.services.events
+    caller, control = request.caller, request.api.control
+    bus = control.services.events
     last_id = request.header_number("Last-Event-ID", bus.last_id, LAST_ID_MAX)
     stream = request.stream()
     if request.is_head:
         return stream.response
     feed = Feed(stream.poke)
-    kept = [e for e in bus.since(last_id) if _may_see(e, caller)]
-    stop = bus.subscribe(lambda event: feed.offer(event) if _may_see(event, caller) else None)
+    kept = [e for e in bus.since(last_id) if control.may_see(caller, e)]
+    stop = bus.subscribe(lambda e: feed.offer(e) if control.may_see(caller, e) else None)
     request.api.streams.add(stream)
     try:
         await stream.open()
@@ -320,10 +320,6 @@ async def get_events(request: Request) -> StreamResponse:
     finally:
         stop()
         request.api.streams.discard(stream)
-
-
-def _may_see(event: Event, caller: Caller) -> bool:
-    return visible(event, caller.user, owner=caller.is_owner)
 
 
 async def end_turn(request: Request) -> StreamResponse:

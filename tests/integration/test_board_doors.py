@@ -196,3 +196,38 @@ async def test_settings_of_tools_that_change_nothing_are_told(tmp_path):
         "warning: tools.message.env is not used: message is built in, and has no variables",
         "warning: tools.webb: no tool has this name; did you mean 'web'?",
     ]
+
+
+async def test_where_sensor_is_off_readings_are_the_owners_alone(tmp_path):
+    """By every door, not by the tool alone."""
+    tmp_path.chmod(0o755)
+    agent = Caller("local", "agent", "", "http", "token ada")
+
+    def who(headers):
+        return agent if "X-Agent" in headers else OWNER
+
+    async with running(data=str(tmp_path), authenticate=who) as board:
+        control = board.daemon.control
+        await verb(board, "sensors", "--fresh")
+
+        async def seen(**headers):
+            async with (
+                aiohttp.ClientSession(board.url, headers=headers) as http,
+                http.get("/api/sensors") as listed,
+                http.get("/api/sensors/greenhouse/history") as history,
+            ):
+                rows = {row["name"]: row for row in (await listed.json())["sensors"]}
+                events = control.services.events.since(0)
+                heard = {e.kind for e in events if control.may_see(who(headers), e)}
+                return len(rows["greenhouse"]["readings"]), history.status, heard
+
+        count, status, heard = await seen(**{"X-Agent": "1"})
+        assert count > 1
+        assert status == 200
+        assert "sensor.reading" in heard
+        await verb(board, "tools", "--disable", "sensor")
+        assert await seen() == (count, 200, heard | {"tools.changed"})
+        count, status, heard = await seen(**{"X-Agent": "1"})
+        assert (count, status) == (0, 403)
+        assert "sensor.reading" not in heard
+        assert "tools.changed" in heard

@@ -417,8 +417,12 @@ class SseLink:
 
     def _place(self, data: bytes) -> str:
         """Where messages go: at the same origin, for they carry the owner's headers."""
-        found = urljoin(self._url, data.decode("utf-8", "replace").strip())
-        if urlsplit(found)[:2] != urlsplit(self._url)[:2]:
+        try:
+            found = urljoin(self._url, data.decode("utf-8", "replace").strip())
+            is_same = urlsplit(found)[:2] == urlsplit(self._url)[:2]
+        except ValueError:
+            raise UpstreamError("it wants messages to be sent to what is no URL") from None
+        if not is_same:
             raise UpstreamError("it wants messages to be sent to another server")
         return found
 

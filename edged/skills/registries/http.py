@@ -87,8 +87,7 @@ class Registry:
         digest = row.digest.removeprefix(_DIGEST)
         if row.digest and (not row.digest.startswith(_DIGEST) or len(digest) != 64):
             raise RemoteProtocolError(f"{self.name}: the digest of {reference} is no sha256")
-        url = urljoin(self._index, row.url)
-        _check(self.name, self._index, url)
+        url = _joined(self.name, self._index, row.url)
         inside = "file" if row.type in ("skill-md", "file") else ""
         return Release(
             self.name, row.name, row.name, _version(row), digest=digest, url=url, inside=inside
@@ -132,10 +131,22 @@ def _version(row: _Row) -> str:
     return row.version or row.digest.removeprefix(_DIGEST)[:12] or "unversioned"
 
 
-def _check(name: str, index: str, url: str) -> None:
-    scheme = urlsplit(url).scheme
-    if scheme != "https" and scheme != urlsplit(index).scheme:
-        raise RemoteProtocolError(f"{name}: leads to {url[:200]!r}, which is not followed")
+def _joined(name: str, index: str, given: str) -> str:
+    """Where an archive is.
+
+    Raises:
+        RemoteProtocolError: nowhere that one goes.
+    """
+    try:
+        url = urljoin(index, given)
+        parts = urlsplit(url)
+        fits = bool(parts.hostname) and parts.scheme in ("https", urlsplit(index).scheme)
+    except ValueError:
+        url, fits = given, False
+    if not fits:
+        where = names.line(url, 200)
+        raise RemoteProtocolError(f"{name}: leads to {where!r}, which is not followed")
+    return url
 
 
 def _kind(spool: BinaryIO) -> str:

@@ -96,7 +96,10 @@ def html(data: bytes, params: dict) -> dict:
     root = JustHTML(source, sanitize=False).root
     title = _words(root.query_one("title"))
     base = root.query_one("base")
-    base_url = urljoin(params["url"], _attribute(base, "href"))
+    try:
+        base_url = urljoin(params["url"], _attribute(base, "href"))
+    except ValueError:  # no URL: the page has none of its own, then
+        base_url = params["url"]
     _drop(root, _NOISE)
     body = root.query_one("body") or root
     main = _main(body)

@@ -365,6 +365,7 @@ async def test_index_over_http_is_searched_and_installed(site, make, root, kind)
                 {"name": "wrong", "type": "archive", "description": "",
                  "url": "pdf-tools.zip", "digest": f"sha256:{'0' * 64}"},
                 {"name": "away", "type": "archive", "description": "", "url": "file:///x"},
+                {"name": "none", "type": "archive", "description": "", "url": "http://[bad/x"},
             ],
         },
     )  # fmt: skip
@@ -378,8 +379,9 @@ async def test_index_over_http_is_searched_and_installed(site, make, root, kind)
     assert there(root, "one") == {"SKILL.md": single}
     with pytest.raises(RemoteProtocolError, match="its digest differs"):
         await skills.install(OWNER, "wrong")
-    with pytest.raises(RemoteProtocolError, match="is not followed"):
-        await skills.install(OWNER, "away")
+    for name in ("away", "none"):
+        with pytest.raises(RemoteProtocolError, match="is not followed"):
+            await skills.install(OWNER, name)
 
 
 def test_archives_bounds_are_those_of_clawhub():

@@ -205,8 +205,9 @@ async def test_only_configured_registries_are_asked(hub, site):
     for source in ("nobody", "http://evil.example", "https://clawhub.ai"):
         with pytest.raises(InvalidArgumentsError, match="is no registry of the configuration"):
             await hub.install(OWNER, "pdf-tools", source=source)
-    with pytest.raises(InvalidArgumentsError, match="is at no registry"):
-        await hub.install(OWNER, "https://evil.example/alice/pdf-tools")
+    for reference in ("https://evil.example/alice/pdf-tools", "http://[bad/x"):
+        with pytest.raises(InvalidArgumentsError, match="is at no registry"):
+            await hub.install(OWNER, reference)
     assert site.requests == []
 
 

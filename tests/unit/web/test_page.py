@@ -68,6 +68,8 @@ def test_a_table_for_layout_comes_undone(read):
 def test_base_says_where_links_lead(read):
     text = read("html", '<base href="https://else.example/d/"><a href=x>y</a>')["text"]
     assert text == "[y](https://else.example/d/x)"
+    text = read("html", '<base href="http://[bad/"><a href=/x>y</a>')["text"]
+    assert text.endswith("/x)")
 
 
 @pytest.mark.parametrize(
