@@ -156,6 +156,7 @@ def mcp_servers(
         loaded.tools,
         loaded.secrets,
         services.instance,
+        lambda: services.policy.sockets,
     )
     return Servers(loaded.section(sections.Mcp), around)
 

@@ -166,6 +166,8 @@ class Policy:
         """
         self._store, self._clock, self._events = store, clock, events
         self._private = tuple(os.path.realpath(path) for path in private)
+        self.sockets: tuple[str, ...] = ()
+        """The daemon's own: who sees one may call by it."""
         self._pending: dict[str, Request] = {}
         self._denied: dict[str, Request] = {}
         self._grants: dict[str, Grant] = {}
@@ -245,7 +247,8 @@ class Policy:
 
         Who sees a socket may connect to it, also where it is shown read-only.
         """
-        self._private = (*self._private, os.path.realpath(path))
+        real = os.path.realpath(path)
+        self._private, self.sockets = (*self._private, real), (*self.sockets, real)
 
     def check_private(self, path: str, shown: str) -> None:
         """Refuse what is the daemon's own, whatever anyone allowed.

@@ -11,12 +11,14 @@ import contextlib
 import os
 import re
 import shutil
+from collections.abc import Callable
 from typing import Protocol
 
 from edged.config import size
 from edged.errors import ConfigError, SandboxSetupError, StoreError
 from edged.mcp.client import Client
 from edged.mcp.upstream.stdio import FLOOD_S, StdioLink
+from edged.policy import covers
 from edged.sandbox import bwrap
 from edged.sandbox.account import tool_account
 from edged.sandbox.pool import Pool
@@ -71,6 +73,7 @@ class Program:
         *,
         data: str,
         base: str,
+        sockets: Callable[[], tuple[str, ...]] = tuple,
         flood_s: float = FLOOD_S,
     ) -> None:
         """A program that was not started.
@@ -81,11 +84,13 @@ class Program:
             sandboxes: what runs it.
             data: the data directory; its own is below it.
             base: the configuration's directory, to which `env_file` may be relative.
+            sockets: of the daemon, which no server is shown.
             flood_s: see `StdioLink`.
         """
         self._name, self._settings, self._sandboxes = name, settings, sandboxes
         self._home = home_of(data, name)
         self._data, self._base, self._flood_s = data, base, flood_s
+        self._sockets = sockets
 
     async def open(self, client: Client) -> StdioLink:
         """Start it, and link a client to it.
@@ -102,6 +107,7 @@ class Program:
 
     def _job(self, env: dict[str, str]) -> Job:
         settings = self._settings
+        self._check_sockets()
         binds = [Bind(self._home, HOME, write=True, anchor=self._data)]
         binds += [Bind(path, path) for path in dict.fromkeys(settings.read)]
         binds += [Bind(path, path, write=True) for path in dict.fromkeys(settings.write)]
@@ -126,6 +132,21 @@ class Program:
         argv = (self._command(), *settings.argv[1:])
         key = ("mcp", self._name)
         return Job(key, self._name, "shell", argv, profile, warm=False, hosted=False)
+
+    def _check_sockets(self) -> None:
+        """Refuse paths by which it would be a caller of the daemon, perhaps an owner.
+
+        Raises:
+            SandboxSetupError: names the path, and the socket in it.
+        """
+        for path in (*self._settings.read, *self._settings.write):
+            real = os.path.realpath(path)
+            shown = next((one for one in self._sockets() if covers(real, one)), "")
+            if shown and not self._sandboxes.is_off:
+                raise SandboxSetupError(
+                    f"{path} shows it {shown}, by which it could give orders to edged: list "
+                    "narrower paths in `read` and `write`"
+                )
 
     def _command(self) -> str:
         """The program, as it is found in the sandbox.

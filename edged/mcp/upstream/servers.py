@@ -67,6 +67,7 @@ class Surroundings(msgspec.Struct, frozen=True):
         tools: settings of single tools, by their published names.
         secrets: values that no status may show.
         instance: of this daemon, whose own tools it takes from nobody.
+        sockets: of this daemon, which no server is shown.
     """
 
     data: str
@@ -80,6 +81,7 @@ class Surroundings(msgspec.Struct, frozen=True):
     tools: dict[str, ToolSettings] = {}
     secrets: tuple[str, ...] = ()
     instance: str = ""
+    sockets: Callable[[], tuple[str, ...]] = tuple
 
 
 class _Published(NamedTuple):
@@ -152,6 +154,7 @@ class Servers:
                     around.sandboxes(),
                     data=around.data,
                     base=around.base,
+                    sockets=around.sockets,
                     flood_s=self._timing.flood,
                 )
                 return await program.open(client)

@@ -119,3 +119,22 @@ def test_a_home_is_named_as_it_is_on_the_board(tmp_path):
     assert told == f"log: {home}/.npm/_logs/x.log, /edged-homes, {home}"
     lost = one.seen_here("python3: can't open file '/edged-home/dice.py': No such file")
     assert one.explained(lost).endswith("it begins in a home of its own: write the whole path")
+
+
+@pytest.mark.parametrize("name", ["read", "write"])
+def test_a_server_is_not_shown_the_daemons_sockets(tmp_path, name):
+    """By a directory that has one it was a caller: an owner where it runs as the daemon does."""
+    (tmp_path / "run").mkdir()
+    socket = str(tmp_path / "run" / "edged.sock")
+    (tmp_path / "link").symlink_to(tmp_path / "run")
+    for path in (tmp_path / "run", tmp_path / "link", tmp_path, socket):
+        one = McpServer(command="sh", **{name: [str(path)]})
+        made = Program(
+            "demo", one, Sandboxes(), data="/srv/d", base="/srv", sockets=lambda: (socket,)
+        )
+        with pytest.raises(SandboxSetupError, match=f"^{path} shows it {socket}, by which"):
+            made._job({})
+    one = McpServer(command="sh", **{name: [str(tmp_path / "else")]})
+    assert Program(
+        "demo", one, Sandboxes(), data="/srv/d", base="/srv", sockets=lambda: (socket,)
+    )._job({})
