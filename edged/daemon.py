@@ -41,6 +41,7 @@ from edged.finder import Finder
 from edged.history import History
 from edged.identity import Caller
 from edged.instance import instance
+from edged.loop import Loop
 from edged.media import Bounds, Media
 from edged.policy import Policy
 from edged.registry import FAMILIES, Registry, Session
@@ -137,7 +138,8 @@ def serve(options: Options) -> int:
         loaded = msgspec.structs.replace(loaded, config=config)
     guard = _guard(loaded, path, options)
     try:
-        asyncio.run(_main(loaded, options))
+        with asyncio.Runner(loop_factory=Loop) as runner:
+            runner.run(_main(loaded, options))
     finally:
         # Also where the start fails: whatever acts is safe, or another daemon's.
         if guard is not None:

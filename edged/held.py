@@ -6,10 +6,11 @@ grow to half of what the others leave.
 
 from __future__ import annotations
 
-_MMAP_THRESHOLD_OPTION = -3
-"""`M_MMAP_THRESHOLD` of mallopt(3)."""
+_TRIM_THRESHOLD_OPTION, _MMAP_THRESHOLD_OPTION = -1, -3
+"""`M_TRIM_THRESHOLD` and `M_MMAP_THRESHOLD` of mallopt(3)."""
 
-_MMAP_THRESHOLD = 128 << 10
+_MMAP_THRESHOLD = 1 << 20
+"""Above what asyncio reads at once (256 KiB): a block that is mapped anew each time is slow."""
 
 
 def return_freed() -> None:
@@ -23,6 +24,7 @@ def return_freed() -> None:
     setting = getattr(ctypes.CDLL(None), "mallopt", None)
     if setting is not None:
         setting(_MMAP_THRESHOLD_OPTION, _MMAP_THRESHOLD)
+        setting(_TRIM_THRESHOLD_OPTION, 2 * _MMAP_THRESHOLD)
 
 
 class Room:

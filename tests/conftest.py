@@ -16,6 +16,7 @@ from edged.dispatch import Dispatcher
 from edged.events import Events
 from edged.finder import Finder
 from edged.identity import Caller
+from edged.loop import Loop
 from edged.media import Media
 from edged.policy import Policy
 from edged.registry import Registry
@@ -33,6 +34,16 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # How long an example takes says how busy the machine is.
 settings.register_profile("edged", deadline=None)
 settings.load_profile("edged")
+
+BY_BOTH_LOOPS = frozenset({"test_unix.py", "test_http.py", "test_quick.py"})
+"""Doors, which read directly under the daemon's loop, and as asyncio has it under another."""
+
+
+def pytest_asyncio_loop_factories(config, item):
+    if item.path.name in BY_BOTH_LOOPS:
+        return {"direct": Loop, "asyncio": asyncio.SelectorEventLoop}
+    return {"direct": Loop}
+
 
 BOUND_S = 10.0
 SECRET = "configured-secret"

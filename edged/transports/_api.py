@@ -12,7 +12,7 @@ import math
 import re
 import socket
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import msgspec
@@ -39,6 +39,7 @@ from edged.errors import (
 )
 from edged.held import Room, Share
 from edged.identity import Caller
+from edged.loop import Loop
 from edged.registry import Session
 from edged.tokens import Token, peer_of
 from edged.transports._calls import Calls
@@ -54,7 +55,7 @@ from edged.transports._openapi import (
 )
 from edged.transports._plain import Plain, plain
 from edged.transports._streams import Stream
-from edged.transports.unix import caller_of, peer_uid
+from edged.transports.unix import caller_of, nothing, peer_uid
 from edged.wording import faulted
 
 if TYPE_CHECKING:
@@ -635,6 +636,7 @@ class Link(RequestHandler):
         "_begun",
         "_is_between",
         "_places",
+        "_read_no_more",
         "_strangers",
         "known",
         "local",
@@ -654,6 +656,7 @@ class Link(RequestHandler):
         self._api = api
         self._strangers = strangers
         self._places = places
+        self._read_no_more: Callable[[], None] = nothing
         self.known: tuple[str, int, Token] | None = None
         """The last `Authorization` that was good, with the tokens' version, and its token."""
         self.seat: _Seat | None = None
@@ -677,8 +680,12 @@ class Link(RequestHandler):
         sock = transport.get_extra_info("socket")
         self.local = sock if sock.family == socket.AF_UNIX else None
         super().connection_made(transport)
+        loop = asyncio.get_running_loop()
+        if isinstance(loop, Loop):
+            self._read_no_more = loop.read_directly(transport, self.data_received)
 
     def connection_lost(self, exc: BaseException | None) -> None:
+        self._read_no_more()
         self._strangers.pop(self, None)
         self.stand_up()
         for quick in (self.under_way, self._begun):

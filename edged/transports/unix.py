@@ -24,6 +24,7 @@ from edged.control import Control
 from edged.errors import ConfigError
 from edged.identity import LOCAL_USER, Caller, Door
 from edged.jsonrpc import Lines
+from edged.loop import Loop
 from edged.mcp.notices import Notices
 from edged.mcp.server import Connection
 from edged.transports._limits import Places
@@ -70,6 +71,10 @@ def peer_uid(sock: socket.socket) -> int:
     return uid
 
 
+def nothing() -> None:
+    """What stops where nothing is to be stopped."""
+
+
 class Peer:
     """One accepted connection: what `asyncio.Protocol` describes.
 
@@ -92,6 +97,7 @@ class Peer:
         self._out_size = 0
         self._in_batch = False
         self._scheduled = False
+        self._read_no_more: Callable[[], None] = nothing
         self.uid = -1
         self.is_owner = False
         self.unfinished = 0
@@ -117,6 +123,9 @@ class Peer:
             on_answered=self._answered,
         )
         self._listener.notices.join(self._connection)
+        loop = asyncio.get_running_loop()
+        if isinstance(loop, Loop):
+            self._read_no_more = loop.read_directly(transport, self.data_received)
 
     def data_received(self, data: bytes) -> None:
         """Handle the lines that are whole, and answer them with one write."""
@@ -145,6 +154,7 @@ class Peer:
 
     def connection_lost(self, _: Exception | None) -> None:
         """Both ways are closed: nobody waits for its calls any more."""
+        self._read_no_more()
         if self._connection is not None:
             self._listener.left(self)
             self._listener.notices.leave(self._connection)

@@ -36,7 +36,7 @@ def test_all_together_never_hold_more_than_there_is(steps) -> None:
 
 
 def test_the_c_library_is_told_to_return_what_is_large(monkeypatch) -> None:
-    """mallopt(3): M_MMAP_THRESHOLD is -3; musl has no mallopt, and nothing to tell."""
+    """mallopt(3): M_MMAP_THRESHOLD is -3, M_TRIM_THRESHOLD -1; musl has no mallopt."""
     told = []
 
     class Library:
@@ -45,7 +45,7 @@ def test_the_c_library_is_told_to_return_what_is_large(monkeypatch) -> None:
 
     monkeypatch.setattr(ctypes, "CDLL", lambda _: Library())
     held.return_freed()
-    assert told == [(-3, 128 << 10)]
+    assert told == [(-3, 1 << 20), (-1, 2 << 20)]
     monkeypatch.setattr(ctypes, "CDLL", lambda _: object())
     held.return_freed()
-    assert len(told) == 1
+    assert len(told) == 2
