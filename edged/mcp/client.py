@@ -15,7 +15,8 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 import msgspec
 
 from edged import __version__, jsonrpc
-from edged.errors import RemoteProtocolError, TooLargeError, UpstreamError
+from edged.errors import BusyError, RemoteProtocolError, TooLargeError, UpstreamError
+from edged.held import Share
 from edged.mcp.types import INSTANCE, LEGACY, META, MODERN, UNSUPPORTED_VERSION, VIA
 from edged.mcp.upstream.framing import ENDS, shown_id
 from edged.mcp.upstream.headers import Mirrored, mirrored, parameters
@@ -34,6 +35,9 @@ TOOL_MAX = 256 << 10
 
 LIST_MAX = 8 << 20
 """Bytes of all of them."""
+
+RESULT_FREE = 64 << 10
+"""Bytes of a result that are not counted."""
 
 DESCRIPTION_MAX = 8_000
 """Characters of a description: strangers write them, and models read them."""
@@ -686,7 +690,12 @@ class Client:
                 marks[tool.name] = fields
 
     async def call(
-        self, tool: str, arguments: bytes, *, on_progress: OnProgress | None = None
+        self,
+        tool: str,
+        arguments: bytes,
+        *,
+        on_progress: OnProgress | None = None,
+        share: Share | None = None,
     ) -> Called:
         """Call a tool.
 
@@ -694,9 +703,11 @@ class Client:
             tool: as the server names it.
             arguments: JSON of one object.
             on_progress: as `request`.
+            share: what a long result is counted by, until the call is over.
 
         Raises:
             InputWantedError: it wants to know more than it was told.
+            BusyError: there is no room for so long a result.
             as `request`.
         """
         headers = self._headers(tool, arguments)
@@ -709,6 +720,11 @@ class Client:
             else:
                 raw = await self.request(
                     "tools/call", params, name=tool, headers=headers, on_progress=on_progress
+                )
+            if share is not None and len(raw) > RESULT_FREE and share.take(len(raw)) < len(raw):
+                raise BusyError(
+                    f"its result of {len(raw) >> 10} KiB finds no room beside those of other "
+                    "calls: try again later, or ask for less"
                 )
             try:
                 called = _called(raw)

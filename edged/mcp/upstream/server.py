@@ -18,6 +18,7 @@ import msgspec
 from edged import log
 from edged.config import seconds
 from edged.errors import CallTimeoutError, EdgedError, UpstreamError
+from edged.held import Share
 from edged.mcp.client import (
     Called,
     Client,
@@ -477,7 +478,7 @@ class Server:
         self._active += 1
         try:
             async with asyncio.timeout(ctx.timeout_s):
-                called = await self._called(tool, params.raw, on_progress)
+                called = await self._called(tool, params.raw, on_progress, ctx.share)
         except TimeoutError:
             self._suspect()
             text = f"MCP server {self.name}: no answer within {ctx.timeout_s:g} s"
@@ -489,24 +490,26 @@ class Server:
                 updates.close()
         return content.result(called)
 
-    async def _called(self, tool: str, raw: bytes, on_progress: OnProgress | None) -> Called:
+    async def _called(
+        self, tool: str, raw: bytes, on_progress: OnProgress | None, share: Share | None
+    ) -> Called:
         client = self._client
         if client is None or client.is_lost:
             client = await self.ready()
         try:
             try:
-                return await client.call(tool, raw, on_progress=on_progress)
+                return await client.call(tool, raw, on_progress=on_progress, share=share)
             except ExpiredError:
                 # It did nothing of it: a new session, and once more.
                 if self._client is client:
                     self.renew()
                 client = await self.ready()
-                return await client.call(tool, raw, on_progress=on_progress)
+                return await client.call(tool, raw, on_progress=on_progress, share=share)
             except RemoteError as error:
                 if error.number != HEADER_MISMATCH:
                     raise
                 await self._relist(client)
-                return await client.call(tool, raw, on_progress=on_progress)
+                return await client.call(tool, raw, on_progress=on_progress, share=share)
         except UpstreamError as error:
             if str(error).startswith(f"MCP server {self.name}: "):
                 raise

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from edged.errors import CallTimeoutError, UpstreamError
+from edged.held import Room, Share
 from edged.mcp.client import ExpiredError, RemoteTool
 from edged.mcp.upstream.server import Known, Server, Timing
 from edged.mcp.upstream.tool import Given
@@ -121,6 +122,37 @@ async def world():
     await made.one.close()
     await asyncio.gather(*made.tasks, return_exceptions=True)
     assert all(link.closed for link in made.links)
+
+
+async def test_a_long_result_needs_room_beside_those_of_others(world):
+    """16 MiB of each of an agent's 512 calls, while they wait for the disk."""
+    world.server()
+    room = Room(4 << 20)
+
+    async def call(size):
+        share = Share(room)
+        ctx = Context(
+            None,
+            None,
+            "",
+            BOUND_S,
+            lambda _: None,
+            None,
+            None,
+            None,
+            is_watched=False,
+            share=share,
+        )
+        world.answers["tools/call"] = {"content": [{"type": "text", "text": "x" * size}]}
+        return await world.one.call("t", Given(b"{}"), ctx), share
+
+    _, share = await call(1 << 20)
+    assert 1 << 20 < share.size == room.used < 2 << 20
+    assert (await call(50_000))[1].size == 0
+    with pytest.raises(UpstreamError, match="its result of 2048 KiB finds no room beside those"):
+        await call(2 << 20)
+    share.release()
+    assert (await call(1 << 20))[1].size > 1 << 20
 
 
 async def test_a_lazy_server_is_started_by_its_first_call_and_once_for_many(world):
