@@ -345,9 +345,13 @@ class Daemon:
 
     def _token_ended(self, name: str) -> None:
         """What a token began and was given is over: a later one of its name may be another's."""
-        for part in (self.services.policy, self.services.shell, self._agents):
-            if part is not None:
-                part.end_of(peer_of(name))
+        for part in (self.services.shell, self._agents, self.services.policy):
+            try:
+                if part is not None:
+                    part.end_of(peer_of(name))
+            except StoreError as error:
+                # The token is none any more: what else goes on by it ends all the same.
+                log.error(f"what was granted to token {name} is not stored as gone: {error}")
 
     def _private(self) -> tuple[str, ...]:
         """The daemon's own files, which no caller is ever granted."""

@@ -498,16 +498,15 @@ class Policy:
         """Nobody is this caller any more: its requests and grants go; denials are its user's.
 
         Raises:
-            StoreError: they are not stored as gone.
+            StoreError: they are gone, and not stored as that.
         """
         self._load()
-        undo = self._kept()
         tables: tuple[dict[str, Any], ...] = (self._pending, self._grants)
         gone = [(table, one.id) for table in tables for one in table.values() if one.who == who]
         for table, name in gone:
             del table[name]
         if gone:
-            self._save(undo)
+            self._save(lambda: None)
 
     def close(self) -> None:
         """Let go of what is granted; nothing is asked or used after."""

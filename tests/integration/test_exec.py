@@ -18,7 +18,7 @@ import pytest
 
 from edged import workspace
 from edged.control import Decision
-from edged.errors import ToolUnavailableError
+from edged.errors import StoreError, ToolUnavailableError
 from edged.identity import Caller
 from edged.sandbox.frames import Output
 from edged.sandbox.run import OUTPUT_RATE
@@ -447,6 +447,24 @@ async def test_what_a_token_began_and_was_given_ends_with_it(box, outside):
     assert [one.path for one in policy.denied()] == [f"{outside}/c"]
     polled = await box.exec(other, action="poll", sessionId=lives)
     assert polled.structured["status"] == "running"
+
+
+async def test_a_full_disk_keeps_no_revoked_token_at_work(box, monkeypatch, capsys):
+    tokens = box.daemon.control.tokens
+    tokens.add("ada", ADA.user, "agent")
+    ada = Caller(ADA.user, "agent", "", "http", "token ada")
+    session = await box.start("sleep 1000", ada)
+    killed = box.services.shell.session(ada, session)
+
+    def full(who):
+        raise StoreError("no space left")
+
+    monkeypatch.setattr(box.services.policy, "end_of", full)
+    tokens.revoke("ada")
+    async with asyncio.timeout(BOUND_S):
+        await killed.wait(lambda: False, BOUND_S)
+    assert killed.outcome.reason == "cancelled"
+    assert "granted to token ada is not stored as gone: no space left" in capsys.readouterr().err
 
 
 KEEPER = """---

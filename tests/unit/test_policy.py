@@ -456,3 +456,17 @@ def test_owner_grants_a_file_that_is_to_be_written(desk):
         desk.policy.decide(ADA.user, desk.policy.place(path), "once", OWNER, write=True).path
         == path
     )
+
+
+def test_what_a_token_was_given_is_gone_also_where_the_disk_is_full(desk):
+    """It is told, and the token is none any more in any case."""
+    path = desk.path("srv")
+    desk.granted(path)
+    assert desk.find(path) is not None
+    state = desk.folder / "data" / "state"
+    state.rename(desk.folder / "data" / "away")
+    state.write_text("a file is in the way")
+    with pytest.raises(StoreError):
+        desk.policy.end_of(ADA.who)
+    assert desk.find(path) is None
+    assert desk.policy.grants() == []
