@@ -15,7 +15,7 @@ from contextlib import suppress
 from importlib import import_module
 from types import ModuleType
 
-from edged import __version__, wording
+from edged import __version__
 from edged.errors import ConfigError, EdgedError, NoDaemonError
 from edged.log import fault
 
@@ -168,6 +168,7 @@ def _check_text(word: str) -> None:
     """Refuse bytes that no JSON can carry; Python has them as half characters (PEP 383)."""
     if word.isascii() or not any("\udc80" <= char <= "\udcff" for char in word):
         return
+    from edged import wording
     from edged.cli import show
 
     shown = os.fsencode(word).decode("utf-8", "backslashreplace")
