@@ -19,6 +19,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from edged.errors import BusyError, DeniedError, EdgedError, Fault, InvalidArgumentsError
+from edged.sandbox.account import Account
 from edged.store import write_all
 from edged.workspace.beneath import acting_as, close, open_at, path_of
 from edged.workspace.opening import Way, fault
@@ -36,6 +37,9 @@ _PERMISSIONS = 0o777
 _NEW_FILE = 0o664
 """What a new file may have of its directory's permissions: it is open to those to whom the
 directory is, is no program, and is written by no stranger."""
+
+_MARKED = 0o1700
+"""Permissions of a directory while it is made, by which it is known: few have these."""
 
 _NEW_DIRECTORY = 0o2775
 """Likewise of a new directory, which belongs to its parent's group where that does."""
@@ -221,28 +225,54 @@ def _made(way: Way, base: int, folder: str) -> int:
             raise way.put_there()
         while missing:
             above, name = os.fstat(fd), missing.pop()
-            is_new = True
+            at = os.path.join(at, name)
+            inner, is_new = _directory(way, fd, name, above)
             try:
-                os.mkdir(name, 0o700, dir_fd=fd)
-            except FileExistsError:
-                if way.is_to_be_made:
-                    raise way.put_there() from None
-                is_new = False
-            os.fsync(fd)
-            inner = os.open(name, _DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
-            close(fd)
-            fd = inner
+                os.fsync(fd)
+            finally:
+                close(fd)
+                fd = inner
             if is_new and way.route.account is None:
                 _give(fd, above)
             if is_new:
                 os.fchmod(fd, above.st_mode & _NEW_DIRECTORY)
-            at = os.path.join(at, name)
-            if is_new:
                 way.note_made(at, os.fstat(fd))
     except BaseException:
         close(fd)
         raise
     return fd
+
+
+def _directory(way: Way, fd: int, name: str, above: os.stat_result) -> tuple[int, bool]:
+    """One directory, made where it is missing, and whether it was.
+
+    What lies there when it is opened may be another by then: who may rename in a directory
+    can put there what only root may open. So root makes it as the one whose directory it
+    is in, and takes for new only what is empty, that one's, and has the mark.
+    """
+    root, uid = os.geteuid() == 0 and way.route.account is None, above.st_uid
+    owner = Account(uid, above.st_gid, "") if root and uid else None
+    with acting_as(owner):
+        is_new = True
+        try:
+            os.mkdir(name, _MARKED, dir_fd=fd)
+        except FileExistsError:
+            if way.is_to_be_made:
+                raise way.put_there() from None
+            is_new = False
+        inner = os.open(name, _DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
+    try:
+        if is_new and way.route.account is None:
+            found = os.fstat(inner)
+            facts = found.st_uid, found.st_mode & ~stat.S_ISGID
+            marked = uid if owner else os.geteuid(), stat.S_IFDIR | _MARKED
+            # A FAT has one owner and one mode for all.
+            if facts not in (marked, (uid, above.st_mode & ~stat.S_ISGID)) or os.listdir(inner):
+                raise way.put_there()
+    except BaseException:
+        close(inner)
+        raise
+    return inner, is_new
 
 
 def _deepest(way: Way, base: int, folder: str) -> tuple[int, list[str]]:

@@ -266,6 +266,60 @@ def test_what_another_is_quicker_to_make_is_not_written(place, monkeypatch):
     assert os.listdir(place.outside / "new") == []
 
 
+@pytest.mark.parametrize("below", ["", "sub"])
+@pytest.mark.parametrize("laid", ["full", "empty", "another's"])
+def test_a_directory_that_is_swapped_once_it_was_made_is_left_alone(
+    place, monkeypatch, below, laid
+):
+    """Root gave the agent a directory of root's own, which it had renamed to the new one's name."""
+    top = place.outside / below
+    top.mkdir(exist_ok=True)
+    keys = top / "keys"
+    keys.mkdir(mode=0o700)
+    if laid == "full":
+        (keys / "key").write_text("secret")
+        keys.chmod(0o1700)
+    if os.geteuid() == 0:
+        os.chown(top, 12345, 54321)
+        if laid == "another's":
+            os.chown(keys, 12346, 0)
+            keys.chmod(0o1700)
+    before = keys.stat()
+    granted(place, place.outside if below else top / "out")
+    mkdir = os.mkdir
+
+    def swapped(name, mode, *, dir_fd):
+        mkdir(name, mode, dir_fd=dir_fd)
+        if name == "out":
+            os.rename("out", "was", src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
+            os.rename("keys", "out", src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "mkdir", swapped)
+    with pytest.raises(DeniedError):
+        write(place, str(top / "out" / "report"), b"x")
+    after = (top / "out").stat()
+    for fact in ("st_ino", "st_uid", "st_gid", "st_mode"):
+        assert getattr(after, fact) == getattr(before, fact)
+    assert os.listdir(top / "out") == (["key"] if laid == "full" else [])
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o2775, 0o3777, 0o700])
+def test_new_directories_are_their_parents_owners_with_what_that_permits(place, mode):
+    """Also in a shared one, whose group goes on (mkdir(2), S_ISGID)."""
+    top = place.outside / "top"
+    top.mkdir()
+    if os.geteuid() == 0:
+        os.chown(top, 12345, 54321)
+    top.chmod(mode)
+    granted(place, place.outside)
+    write(place, str(top / "a" / "b" / "file"), b"x")
+    above = top.stat()
+    for one in (top / "a", top / "a" / "b"):
+        found = one.stat()
+        assert (found.st_uid, found.st_gid) == (above.st_uid, above.st_gid)
+        assert stat.S_IMODE(found.st_mode) == mode & 0o2775
+
+
 def test_append_adds_in_place_and_is_cut_back_where_it_fails(place):
     """write(2): a disk that fills up takes a part first."""
     path = place.lay("log", b"old")
