@@ -505,7 +505,7 @@ class Control:
                 "sensors": {s.name: s.error or s.state for s in services.board.sensors},
                 "lines": {line.name: line.error or "ok" for line in services.board.lines},
                 "actuators": {a.name: a.error or "ok" for a in services.board.actuators},
-                "alarms": self._alarms(),
+                "alarms": self._alarms() if self.is_shown(caller, "sensor") else {},
             },
             **self._parts(caller),
             **self.catalogue.health(),

@@ -19,7 +19,15 @@ import msgspec
 from edged import jsonrpc
 from edged.errors import BusyError, DeniedError, Fault, InvalidArgumentsError
 from edged.mcp.seal import STATE_S, State, digest, seal, unseal
-from edged.mcp.types import LEVELS, NO_META, TASKS, InputRequired, Meta, MissingCapabilityError
+from edged.mcp.types import (
+    LEVELS,
+    NO_META,
+    TASKS,
+    InputRequired,
+    Meta,
+    MissingCapabilityError,
+    known,
+)
 from edged.results import Block, joined
 from edged.tool import Ask
 
@@ -59,6 +67,8 @@ class Asker:
     # Most calls tell and ask nothing: what they do not need is not set for each of them.
     token = b""
     """What its progress is named by; empty where nobody wants any."""
+    takes_tasks = False
+    """Whether the client goes on with a task in place of a result."""
     task: Task | None = None
     """What the call became, if it goes on after its answer."""
     _count = 0.0
@@ -68,6 +78,8 @@ class Asker:
     _timer: asyncio.TimerHandle | None = None
     _later: asyncio.TimerHandle | None = None
     _is_over = False
+    _log_level = ""
+    _capabilities: Mapping[str, Any] = MappingProxyType({})
     _state: State | None = None
     _answers: Mapping[str, Any] = MappingProxyType({})
     _found: Mapping[str, tuple[str, Any]] = MappingProxyType({})
@@ -96,10 +108,14 @@ class Asker:
         """
         self._connection = connection
         self._about = raw_id
-        self._meta = meta
         self._modern = modern
         self._subject = subject
         if meta is not NO_META:
+            # Not `_meta` itself: what a client puts there would stay as long as its call.
+            self._log_level = meta.log_level or ""
+            self.takes_tasks = modern and meta.takes_tasks
+            if modern:
+                self._capabilities = known(meta.capabilities)
             token = bytes(meta.progress_token)
             if len(token) > TOKEN_MAX:
                 fault = Fault("_meta.progressToken", f"must be at most {TOKEN_MAX} bytes")
@@ -125,7 +141,7 @@ class Asker:
     def log(self, level: str, data: Any, logger: str = "") -> None:
         """See `edged.tool.Client`."""
         connection = self._connection
-        lowest = self._meta.log_level if self._modern else connection.version and connection.level
+        lowest = self._log_level if self._modern else connection.version and connection.level
         if self._is_over or not lowest or connection.is_behind(self._about):
             return
         if LEVELS.index(level) < LEVELS.index(lowest):
@@ -195,11 +211,6 @@ class Asker:
         elif self.task is None and required and self._modern:
             raise MissingCapabilityError({"extensions": {TASKS: {}}})
 
-    @property
-    def takes_tasks(self) -> bool:
-        """Whether the client goes on with a task in place of a result."""
-        return self._modern and self._meta.takes_tasks
-
     def defer_after(self, delay_s: float) -> None:
         """Have it become a task when it takes so long."""
         loop = asyncio.get_running_loop()
@@ -220,8 +231,8 @@ class Asker:
         return self._offers(Ask(method, {}))
 
     def _offers(self, ask: Ask) -> bool:
-        capabilities = self._meta.capabilities if self._modern else self._connection.capabilities
-        found = (capabilities or {}).get(_NAMES[ask.method])
+        capabilities = self._capabilities if self._modern else self._connection.capabilities
+        found = capabilities.get(_NAMES[ask.method])
         if not isinstance(found, dict):
             return False
         if ask.method != "elicitation/create" or not found:

@@ -20,6 +20,7 @@ import msgspec
 from edged import jsonrpc
 from edged.board import Board, LineInfo
 from edged.errors import EdgedError, Fault, InvalidArgumentsError, NotFoundError, TooLargeError
+from edged.events import Event
 from edged.identity import Caller
 from edged.mcp.asking import Asker
 from edged.mcp.server import Connection, page_of
@@ -218,6 +219,8 @@ async def _contents(
         return [_document(connection, connection.scope(request), uri)]
     facts = _facts(connection, caller, uri)
     # The level is what the tool would read: where that is off, it is nobody's.
+    if isinstance(facts, LineInfo) and not control.is_shown(caller, "gpio"):
+        facts = msgspec.structs.replace(facts, edges=0, lost=0)
     if isinstance(facts, LineInfo) and control.is_on(caller, "gpio"):
         facts = await _with_level(control.services.board, facts)
     if facts is not None:
@@ -292,8 +295,13 @@ def watch(connection: Connection, uri: str, tell: Callable[[], None]) -> Callabl
         is_mute = isinstance(facts, LineInfo) and (facts.direction, facts.edge) == MUTE
         if facts is None or is_mute:
             return None
+        caller = connection.caller
+
+        def is_heard(event: Event) -> bool:
+            return event.data.get(key) == name and control.may_see(caller, event)
+
         return control.services.events.subscribe(
-            lambda event: tell() if event.data.get(key) == name else None, _CHANGES[key]
+            lambda event: tell() if is_heard(event) else None, _CHANGES[key]
         )
     for source in control.resources:
         stop: Callable[[], None] | None = source.watch(uri, tell)

@@ -33,6 +33,7 @@ from edged.events import Event
 from edged.icons import icons
 from edged.identity import Caller
 from edged.mcp.types import (
+    BESIDE_MAX,
     INSTANCE,
     LEGACY,
     LEVELS,
@@ -50,6 +51,7 @@ from edged.mcp.types import (
     RpcError,
     Send,
     UnsupportedVersionError,
+    known,
 )
 from edged.registry import Session
 from edged.results import Block, Result, Text, complete, failure, joined
@@ -285,7 +287,7 @@ class Connection:
             return False
         raw_id = request.usual_id
         if raw_id:
-            self.call(raw_id, request.params)
+            self.call(raw_id, request.params, len(line))
         return bool(raw_id)
 
     def close(self) -> None:
@@ -340,6 +342,8 @@ class Connection:
             self._notified(method, message.params)
         elif self.is_open(raw_id):
             self._refuse(raw_id, _InUseError(raw_id))
+        elif len(message.params) > BESIDE_MAX and not self.identity.is_owner:
+            self.fail(raw_id, jsonrpc.INVALID_PARAMS, _beside("the params of a request"))
         else:
             self._attempt(raw_id, lambda: self._request(method, raw_id, message.params))
 
@@ -478,7 +482,7 @@ class Connection:
             self._session.changed = self.tools_changed
             self.caller = msgspec.structs.replace(self.identity, session=name)
         self.version = asked if asked in LEGACY else LEGACY[0]
-        self.capabilities = params.capabilities
+        self.capabilities = known(params.capabilities)
         self.answer(
             request,
             {
@@ -544,14 +548,16 @@ class Connection:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             self._refuse(raw_id, _InUseError(raw_id) if self.is_open(raw_id) else error)
         else:
-            self.call(raw_id, params)
+            self.call(raw_id, params, len(raw))
 
-    def call(self, raw_id: bytes, params: CallParams) -> None:
-        """Begin a tools/call."""
+    def call(self, raw_id: bytes, params: CallParams, size: int = 0) -> None:
+        """Begin a tools/call, of which `size` bytes came with its arguments."""
         # The hot path: as `_handle` and `_attempt`, without their closures.
         try:
             if self.is_open(raw_id):
                 raise _InUseError(raw_id)
+            if size > BESIDE_MAX and not self.identity.is_owner:
+                _check_beside(params, size)
             modern = is_modern(params.meta)
             if self.control.registry.has(self.caller.user, params.name):
                 self._start(raw_id, params, modern)
@@ -571,9 +577,9 @@ class Connection:
                 # agent's: it does not speak past them.
                 raise DeniedError("_meta names another channel or chat than the headers do")
             caller = msgspec.structs.replace(caller, channel=meta.channel, chat_id=meta.chat_id)
-        client, on_update = None, None
+        client, on_update, arguments = None, None, bytes(params.arguments)
         if meta is not NO_META or self.version:
-            client = self._client(raw_id, params, modern)
+            client = self._client(raw_id, params, arguments, modern)
             if client.token or client.takes_tasks:
                 on_update = client.update
         try:
@@ -581,7 +587,7 @@ class Connection:
                 caller,
                 self._scope(modern=modern),
                 params.name,
-                bytes(params.arguments),
+                arguments,
                 timeout_s=meta.timeout_s,
                 on_update=on_update,
                 client=client,
@@ -597,9 +603,9 @@ class Connection:
             client.defer_after(TASK_S)
         call.when_done(lambda done: self._ended(raw_id, done, client, modern))
 
-    def _client(self, raw_id: bytes, params: CallParams, modern: bool) -> Asker:
+    def _client(self, raw_id: bytes, params: CallParams, arguments: bytes, modern: bool) -> Asker:
         """What a call may tell and ask beside its result."""
-        subject = "tools/call", params.name, bytes(params.arguments)
+        subject = "tools/call", params.name, arguments
         client = _asker()(self, raw_id, params.meta, subject, modern=modern)
         if modern and (params.input_responses or params.request_state):
             client.answered(bytes(params.input_responses), bytes(params.request_state))
@@ -796,6 +802,20 @@ _LEGACY_ONLY = frozenset(
     }
 )
 _MODERN_ONLY = frozenset({"subscriptions/listen", "tasks/get", "tasks/update", "tasks/cancel"})
+
+
+def _check_beside(params: CallParams, size: int) -> None:
+    """Refuse what is large and not counted: a call may wait, and a task outlives its client.
+
+    Raises:
+        InvalidArgumentsError: there is too much of it.
+    """
+    if size - memoryview(params.arguments).nbytes > BESIDE_MAX:
+        raise InvalidArgumentsError([Fault("", _beside("what comes with the arguments"))])
+
+
+def _beside(what: str) -> str:
+    return f"{what} must be at most {BESIDE_MAX >> 10} KiB"
 
 
 def is_modern(meta: Meta) -> bool:

@@ -63,6 +63,23 @@ class Meta(msgspec.Struct, frozen=True, gc=False):
 
 NO_META = Meta()
 
+BESIDE_MAX = 64 << 10
+"""Bytes of an agent's request beside the arguments of a call, which alone are counted."""
+
+ASKED = frozenset({"elicitation", "sampling", "roots"})
+"""Capabilities of a client that are of use here."""
+
+_CAPABILITY_MAX = 1 << 10
+
+
+def known(capabilities: dict[str, Any] | None) -> dict[str, Any]:
+    """The capabilities of a client that are of use; they are kept as long as it is there."""
+    return {
+        name: value
+        for name, value in (capabilities or {}).items()
+        if name in ASKED and len(msgspec.json.encode(value)) <= _CAPABILITY_MAX
+    }
+
 
 class Request(msgspec.Struct, gc=False):
     """One request: its id and params as they came, and whether it is a stateless one."""

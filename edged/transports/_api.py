@@ -90,6 +90,18 @@ class Refusal(Exception):  # noqa: N818  an answer, not a fault of edged's hiera
         super().__init__(detail)
 
 
+def _check_beside(value: Any, size: int) -> None:
+    """Refuse blanks and the like, which are kept while a call goes on and are not counted.
+
+    Raises:
+        TooLargeError: there is too much beside the arguments of a call.
+    """
+    arguments = getattr(value, "arguments", None)
+    given = memoryview(arguments).nbytes if isinstance(arguments, msgspec.Raw) else 0
+    if size - given > UNFINISHED_FREE:
+        raise TooLargeError(f"the body has over {UNFINISHED_FREE >> 10} KiB beside `arguments`")
+
+
 def problem(error: Refusal | EdgedError, common: Mapping[str, str]) -> Response:
     """The response that says what went wrong.
 
@@ -256,7 +268,10 @@ class Request(Sender):
         if jsonrpc.crowded(data):
             raise TooLargeError(f"the body: {jsonrpc.CROWDED}")
         try:
-            return msgspec.json.decode(data or b"{}", type=kind)
+            value = msgspec.json.decode(data or b"{}", type=kind)
+            if len(data) > UNFINISHED_FREE and not self.caller.is_owner:
+                _check_beside(value, len(data))
+            return value
         except msgspec.ValidationError as error:
             fault = faulted(error, kind)
             if "unknown field" in str(error) and "." not in fault.path:

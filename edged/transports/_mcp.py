@@ -25,6 +25,7 @@ from edged.identity import Caller
 from edged.mcp.notices import Notices
 from edged.mcp.server import CallParams, Connection, is_modern
 from edged.mcp.types import (
+    BESIDE_MAX,
     HEADER_MISMATCH,
     LEGACY,
     META,
@@ -542,6 +543,9 @@ async def post_message(request: Request) -> StreamResponse:
     except RemoteProtocolError as error:
         text, code, raw_id = error.args
         return _fault(request, raw_id, code, text)
+    if len(data) - len(message.params) > BESIDE_MAX and not request.caller.is_owner:
+        text = f"the body has more than {BESIDE_MAX >> 10} KiB beside its params"
+        return _fault(request, message.id, jsonrpc.INVALID_REQUEST, text)
     try:
         head = _head(message.params) if message.params else _Head()
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -1130,6 +1130,35 @@ async def test_unfinished_bodies_are_bounded_all_together(tmp_path: Any, monkeyp
 
 
 @pytest.mark.parametrize(
+    ("path", "body", "told"),
+    [
+        ("/api/tools/hello/call", b'{"arguments":{"name":"x"}%b}', "beside `arguments`"),
+        (
+            "/mcp",
+            b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"capabilities":{}}%b}',
+            "the body has more than 64 KiB beside its params",
+        ),
+    ],
+)
+async def test_blanks_of_an_agent_are_not_kept_while_a_call_goes_on(
+    door: Door, path: str, body: bytes, told: str
+) -> None:
+    """They were counted by nothing, and a request is there until it is answered."""
+    headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+    for token, count, refused in (
+        (door.agent, 70_000, True),
+        (door.agent, 60_000, False),
+        (door.owner, 70_000, False),
+    ):
+        data = body % (b" " * count)
+        async with (
+            door.client(token, **headers) as http,
+            http.post(path, data=data) as response,
+        ):
+            assert (told in await response.text()) is refused
+
+
+@pytest.mark.parametrize(
     ("headers", "body", "status", "code"),
     [
         ("Content-Type: text/plain\r\n", b"{}", 415, "unsupported_media_type"),

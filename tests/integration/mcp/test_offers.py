@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import tempfile
+from types import SimpleNamespace
 
 import jsonschema
 import msgspec
@@ -204,6 +205,62 @@ async def test_a_level_is_nobodys_where_the_tool_that_reads_it_is_off(wired):
         "contents"
     ]
     assert "value" not in json.loads(text["text"])
+
+
+async def test_an_agent_hears_nothing_of_what_is_off(wired):
+    """An edge was told at its moment, their count was read, and an alarm has the reading."""
+    board, owner = wired
+    control = owner.connection.control
+    agent = Client(SimpleNamespace(control=control), "agent", "uid 1000")
+    told = {"uri": "edged://lines/button"}
+    for one in (owner, agent):
+        await one.ask("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}})
+        assert (await one.ask("resources/subscribe", told))["result"] == {}
+        one.sent.clear()
+
+    async def seen(one):
+        control.services.events.publish("gpio.edge", "", {"line": "button", "edges": 3})
+        (text,) = (await one.ask("resources/read", told))["result"]["contents"]
+        status = (await one.ask("edged/status"))["result"]
+        heard = [m["params"] for m in one.sent if m.get("method", "").endswith("updated")]
+        one.sent.clear()
+        return heard, json.loads(text["text"])["edges"], bool(status["board"]["alarms"])
+
+    counted = tuple(
+        msgspec.structs.replace(one, edges=7 * (one.name == "button")) for one in board.lines
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(board), "lines", counted)
+        patch.setattr(type(control), "_alarms", lambda _: {"greenhouse": "above: 33.1"})
+        assert await seen(agent) == ([told], 7, True)
+        control.registry.set_switches({"gpio": False, "sensor": False})
+        owner.sent.clear()
+        assert await seen(owner) == ([told], 7, True)
+        agent.sent.clear()
+        assert await seen(agent) == ([], 0, False)
+    agent.connection.close()
+
+
+async def test_what_an_agent_sends_beside_arguments_is_little_and_not_kept(daemon):
+    """Capabilities and `_meta` of 15 MB were kept for each session and each task: 877 MB."""
+    agent, owner = Client(daemon, "agent", "uid 1000"), Client(daemon)
+    much = {"x": "y" * 70_000, "elicitation": {}}
+    begin = {"protocolVersion": "2025-11-25", "capabilities": much}
+    error = (await agent.ask("initialize", begin))["error"]
+    assert (error["code"], error["message"]) == (
+        -32602, "the params of a request must be at most 64 KiB",
+    )  # fmt: skip
+    call = {"name": "hello", "arguments": {"text": "x" * 100_000}}
+    meta = {PREFIX + "protocolVersion": "2026-07-28", PREFIX + "clientCapabilities": much}
+    error = (await agent.ask("tools/call", call, **meta))["error"]
+    assert "what comes with the arguments must be at most 64 KiB" in error["message"]
+    # Arguments may be long, and an owner's request what it likes.
+    assert "error" not in await agent.modern("tools/call", call)
+    assert "error" not in await owner.ask("tools/call", call, **meta)
+    assert "error" not in await owner.ask("initialize", begin)
+    assert owner.connection.capabilities == {"elicitation": {}}
+    for one in (agent, owner):
+        one.connection.close()
 
 
 async def test_an_input_that_reports_no_edges_cannot_be_subscribed_to(wired, monkeypatch):
