@@ -268,9 +268,9 @@ class Catalogue:
     def _rebuild(self, root: _Root) -> None:
         # A family's settings and switches stand where a tool's would.
         reserved = self._registry.reserved() | FAMILIES
-        self.runner.keep_only(root.user, {e.directory: e.digest for e in root.entries})
         tools = [self._tool(root, entry, reserved) for entry in root.entries]
         self._registry.replace_set(root.user, tools)
+        self.runner.keep_only(root.user, {e.directory: e.digest for e in root.entries})
 
     def _tool(self, root: _Root, entry: Entry, reserved: Iterable[str]) -> Tool:
         source = f"{entry.directory}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shlex
-from collections.abc import Callable, Coroutine, Hashable
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -31,7 +31,7 @@ from edged.sandbox.outcome import Outcome
 from edged.sandbox.pool import Pool
 from edged.sandbox.probe import INSTALL, Capability, probe
 from edged.sandbox.profile import Bind, Limits, Profile
-from edged.sandbox.run import Job
+from edged.sandbox.run import Job, Key
 from edged.services import Services
 from edged.settings import Loaded
 from edged.tool import Context, Permissions
@@ -460,7 +460,7 @@ class Runner:
             binds=tuple(binds), env=(("EDGED_LIBRARIES", ":".join(inside)),), limits=limits
         )
         argv = (*runtime.argv, *_PYTHON_OPTIONS, "/edged/host.py", f"/edged-own/{file}")
-        return Job((name,), name, "python", argv, profile, warm=False)
+        return Job(("", name, ""), name, "python", argv, profile, warm=False)
 
     def _hint_env(self, entry: Entry, permissions: Permissions, user: str, result: Result) -> None:
         """A declared variable without a value is the likely cause where its name shows."""
@@ -552,9 +552,7 @@ class Runner:
         self._jobs[slot] = (mark, job)
         return job
 
-    async def _new_job(
-        self, entry: Entry, permissions: Permissions, user: str, key: tuple[str, ...]
-    ) -> Job:
+    async def _new_job(self, entry: Entry, permissions: Permissions, user: str, key: Key) -> Job:
         found = entry.manifest
         assert found is not None  # noqa: S101  only whole tools are run
         if found.language == "typescript" and self._runtimes[found.language].argv == ("",):
@@ -700,13 +698,12 @@ class Runner:
         if pool is None:
             return
 
-        def stale(key: Hashable) -> bool:
-            assert isinstance(key, tuple)  # noqa: S101  _job makes them
+        def stale(key: Key) -> bool:
             owner, directory, mark = key
             mine = directory.startswith(os.path.join(self._data, user, "tools", ""))
             if not mine or (user and owner != user):
                 return False
-            return str(mark).split(" ")[0] != directories.get(directory)
+            return mark.split(" ")[0] != directories.get(directory)
 
         pool.drop(stale)
 

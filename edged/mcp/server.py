@@ -810,7 +810,9 @@ def _check_beside(params: CallParams, size: int) -> None:
     Raises:
         InvalidArgumentsError: there is too much of it.
     """
-    if size - memoryview(params.arguments).nbytes > BESIDE_MAX:
+    # Answers and the state that comes with them have bounds of their own (`asking`, `seal`).
+    counted = params.arguments, params.input_responses, params.request_state
+    if size - sum(memoryview(one).nbytes for one in counted) > BESIDE_MAX:
         raise InvalidArgumentsError([Fault("", _beside("what comes with the arguments"))])
 
 

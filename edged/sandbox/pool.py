@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 import math
 import os
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
@@ -32,7 +32,7 @@ from edged.sandbox.gate import Gate
 from edged.sandbox.limits import Backend
 from edged.sandbox.outcome import Outcome
 from edged.sandbox.profile import MIB
-from edged.sandbox.run import Instance, Job, Machine, OnUpdate
+from edged.sandbox.run import Instance, Job, Key, Machine, OnUpdate
 from edged.sandbox.unconfined import Unconfined
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ class Pool:
         self._queue_max = queue_max
         self._idle_s = idle_s
         self._available = available
-        self._uses: dict[Hashable, _Use] = {}
+        self._uses: dict[Key, _Use] = {}
         self._serving: set[Instance] = set()
         self._gates: dict[int, Gate] = {}
         self._warm_calls = 0
@@ -307,7 +307,7 @@ class Pool:
         self._tasks.create_task(instance.close())
         self._refill_later()
 
-    def drop(self, match: Callable[[Hashable], bool]) -> None:
+    def drop(self, match: Callable[[Key], bool]) -> None:
         """Drop the spares of keys that match, and what was learnt about them."""
         for key in [key for key in self._uses if match(key)]:
             self._drop_spare(self._uses.pop(key))

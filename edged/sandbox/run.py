@@ -18,7 +18,7 @@ import signal
 import socket
 import stat
 import subprocess
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -35,6 +35,9 @@ from edged.sandbox.frames import STRAY, Frames, Message, Output, readable, unesc
 from edged.sandbox.limits import Backend
 from edged.sandbox.outcome import Outcome, Reason
 from edged.sandbox.profile import Bind, Profile
+
+Key = tuple[str, str, str]
+"""The user, the tool or where it is, and what it is made of; empty where it has none."""
 
 Language = Literal["python", "bash", "typescript", "shell"]
 """Of a tool; `shell` is a command of a caller."""
@@ -102,7 +105,7 @@ class Job(msgspec.Struct, frozen=True):
         hosted: whether it is started by a host of edged's, which is told the nonce.
     """
 
-    key: Hashable
+    key: Key
     name: str
     language: Language
     argv: tuple[str, ...]

@@ -18,9 +18,10 @@ import pytest
 
 from edged import workspace
 from edged.control import Decision
-from edged.errors import StoreError, ToolUnavailableError
+from edged.errors import StoreError, ToolUnavailableError, UnknownToolError
 from edged.identity import Caller
 from edged.sandbox.frames import Output
+from edged.sandbox.profile import Limits
 from edged.sandbox.run import OUTPUT_RATE
 from edged.testing import running
 from edged.tool import Permissions
@@ -511,6 +512,34 @@ async def test_a_callers_files_take_no_variable_from_a_global_tool(language):
         home = "/officer/user/home"
         assert plain.for_llm.strip() == f"{home} {home} /officer/user/workspace\nmine"
         assert (box.workspace() / "leak").read_text() == "no key"
+
+
+async def test_tools_change_also_once_edged_read_a_strangers_page(box):
+    """One web_fetch kept every tool as it was until the end: its permissions, too."""
+    folder = Path(box.folder)
+    script = folder / "own" / "page.py"
+    script.parent.mkdir()
+    script.write_text(
+        "def execute(call_id, params):\n    return {'content': [], 'structured': {}}\n"
+    )
+    runner = box.daemon.catalogue.runner
+    call = box.daemon.dispatcher.start
+    await runner.pool()
+    assert await runner.isolate("page", str(script), (), {}, limits=Limits(), caller=ADA) == {}
+    tool = folder / "tools" / "later"
+    tool.mkdir(parents=True)
+    for text in ("one", "two"):
+        manifest = KEEPER.format(name="later", language="bash", more=f"label: {text}\n")
+        (tool / "TOOL.md").write_text(manifest)
+        (tool / "index.sh").write_text(f"echo {text}")
+        await box.daemon.catalogue.sync(dry_run=False)
+        async with asyncio.timeout(BOUND_S):
+            assert (await call(ADA, None, "later", b"").wait()).for_llm == text
+        assert box.daemon.control.describe(ADA, "later").label == text
+    shutil.rmtree(tool)
+    await box.daemon.catalogue.sync(dry_run=False)
+    with pytest.raises(UnknownToolError):
+        call(ADA, None, "later", b"")
 
 
 async def test_nothing_is_held_of_what_commands_wrote_once_it_is_stored(box):

@@ -130,7 +130,7 @@ class Program:
             free_env=True,
         )
         argv = (self._command(), *settings.argv[1:])
-        key = ("mcp", self._name)
+        key = ("", "mcp", self._name)
         return Job(key, self._name, "shell", argv, profile, warm=False, hosted=False)
 
     def _check_sockets(self) -> None:

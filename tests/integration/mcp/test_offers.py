@@ -254,8 +254,12 @@ async def test_what_an_agent_sends_beside_arguments_is_little_and_not_kept(daemo
     meta = {PREFIX + "protocolVersion": "2026-07-28", PREFIX + "clientCapabilities": much}
     error = (await agent.ask("tools/call", call, **meta))["error"]
     assert "what comes with the arguments must be at most 64 KiB" in error["message"]
-    # Arguments may be long, and an owner's request what it likes.
+    # Arguments may be long, answers to questions too, and an owner's request what it likes.
     assert "error" not in await agent.modern("tools/call", call)
+    said = {"x": {"action": "accept", "content": {"text": "y" * 60_000}}}
+    assert "error" not in await agent.modern(
+        "tools/call", {**call, "inputResponses": {**said, "y": {}}, "_": "z" * 60_000}
+    )
     assert "error" not in await owner.ask("tools/call", call, **meta)
     assert "error" not in await owner.ask("initialize", begin)
     assert owner.connection.capabilities == {"elicitation": {}}
