@@ -592,9 +592,9 @@ class Dispatcher:
         services.trail.add(make)
 
     def end_calls(self, peer: str) -> None:
-        """End the calls that a token made, over HTTP: `token kitchen`; not its jobs' calls."""
+        """End the calls that a token made, or a tool for it: `token kitchen`; not its jobs'."""
         for call in tuple(self._running):
-            if call.caller.door == "http" and call.caller.peer == peer:
+            if call.caller.peer == peer:
                 call.cancel()
 
     def hurry(self) -> None:

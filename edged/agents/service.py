@@ -166,7 +166,6 @@ class Running:
         depth: 1 where no subagent gave it.
         parent: the task of the subagent that gave it, or of the next above that still runs.
         note: what its giver should know of it, or empty.
-        door: that whoever gave the first task came by.
     """
 
     def __init__(
@@ -176,10 +175,8 @@ class Running:
         parent: Running | None,
         watch: Callable[[str], None] | None = None,
         note: str = "",
-        door: str = "",
     ) -> None:
         self.head = head
-        self.door: str = door if parent is None else parent.door
         self.note = note
         self.budget = budget
         self.parent = parent
@@ -296,9 +293,12 @@ class Service:
         return session in self._by_session
 
     def end_of(self, who: str) -> None:
-        """Nobody is this caller any more: its subagents end, but for those of its jobs."""
+        """Nobody is this caller any more: its subagents end, whoever gave them for it.
+
+        Those of jobs are its jobs' (`Job.caller`).
+        """
         for one in tuple(self._running.values()):
-            if one.head.who == who and one.door == "http":
+            if one.head.who == who:
                 one.cancel()
 
     def wind_down(self) -> None:
@@ -498,7 +498,7 @@ class Service:
         )
         wanted = asked.model or (agent.model if agent is not None else "")
         note = self._doubt(wanted, name) if wanted == model else ""
-        one = Running(head, budget, parent, watch, note, caller.door)
+        one = Running(head, budget, parent, watch, note)
         if parent is not None:
             parent.progress.lent += budget.tokens
         self._running[head.task_id] = self._by_session[one.session] = one

@@ -8,6 +8,7 @@ import os
 import re
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from edged.agents.store import Change
@@ -408,18 +409,21 @@ async def test_those_of_a_token_end_with_it(start, model):
     """They went on at the owner's cost; a job's are its job's, which goes on."""
     model.endless = Hang()
     ada = Caller("local", "agent", "", "http", "token ada")
-    job = Caller("local", "agent", "", "internal", "token ada")
+    tool = msgspec.structs.replace(ada, door="internal", depth=1)
+    job = Caller("local", "agent", "job 1", "internal", "jobs of local")
     async with start() as board:
         tokens = board.it.daemon.control.tokens
         tokens.add("ada", "local", "agent")
         named = [
             (await board.call("spawn", caller, task="x", **{"async": True})).structured["task_id"]
-            for caller in (AGENT, job, ada)
+            for caller in (AGENT, job, ada, tool)
         ]
         tokens.revoke("ada")
-        assert (await board.ended(named[2]))["status"] == "cancelled"
+        for ended in named[2:]:
+            assert (await board.ended(ended))["status"] == "cancelled"
         tasks = (await board.call("spawn_status", OWNER)).structured["tasks"]
-        assert sorted(one["status"] for one in tasks) == ["cancelled", "running", "running"]
+        states = sorted(one["status"] for one in tasks)
+        assert states == ["cancelled", "cancelled", "running", "running"]
 
 
 async def test_subagents_of_others_are_not_told_of(start, model):
