@@ -140,6 +140,8 @@ class Control:
         """What MCP's clients carry between two requests is sealed with it."""
         self.open_states: dict[tuple[str, str, str], dict[str, None]] = {}
         """What they have of that and may send once (`edged.mcp.seal`)."""
+        self.reads = asyncio.Semaphore(2)
+        """Turns at media that are read whole."""
         self.resources: list[Any] = []
         """What there is to read beside edged's own (`edged.mcp.resources.Source`)."""
         self.prompts: list[Any] = []

@@ -659,15 +659,18 @@ class Runner:
         return foreign(entry.directory, self._owners(user) | {0})
 
     def _has_own_home(self, permissions: Permissions, entry: Entry) -> bool:
-        """Whether it is a global tool that gets some of the owner's variables.
+        """Whether it is a global tool that has what a caller's commands have not.
 
         A home of its caller's is the caller's to fill: a python3 or curl that the tool
-        starts would do what is written there, and could hand on what it finds.
+        starts would do what is written there, with the tool's network, and could hand on
+        the owner's variables.
         """
         assert entry.manifest is not None  # noqa: S101  only whole tools are run
         name = entry.manifest.name
         own = self._env(permissions, name, trusted=True)
-        return entry.origin == "global" and own != self._env(permissions, name, trusted=False)
+        is_richer = own != self._env(permissions, name, trusted=False)
+        has_more = permissions.network or bool(permissions.devices) or is_richer
+        return entry.origin == "global" and has_more
 
     def _env(
         self, permissions: Permissions, tool: str, *, trusted: bool

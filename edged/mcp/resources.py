@@ -32,7 +32,7 @@ from edged.tool import Client
 PAGE = 200
 """Resources on one page of a list."""
 
-READ_MAX = 8 << 20
+READ_MAX, AGENT_READ_MAX = 8 << 20, 1 << 20
 """Bytes of a medium that is read in one piece: a third more as base64, and a line holds 16 MiB."""
 
 WATCHED_MAX = 256
@@ -211,7 +211,9 @@ async def _contents(
     control = connection.control
     caller = connection.identity if request.modern else connection.caller
     if uri.startswith(SCHEME):
-        return [await asyncio.to_thread(_medium, connection, uri)]
+        # Whoever asks for many at once holds few of them.
+        async with control.reads:
+            return [await asyncio.to_thread(_medium, connection, uri)]
     if uri.startswith(TOOLS):
         waits = control.catalogue.fresh(caller.user)
         if waits is not None:
@@ -264,10 +266,11 @@ def _medium(connection: Connection, uri: str) -> dict[str, Any]:
     """Runs in a thread: it may be large."""
     media, caller = connection.control.services.media, connection.caller
     medium = media.get(caller.user, uri, owner=caller.is_owner)
-    if medium.size > READ_MAX:
-        limit = READ_MAX >> 20
+    most = READ_MAX if caller.is_owner else AGENT_READ_MAX
+    if medium.size > most:
+        limit = most >> 20
         raise TooLargeError(f"{uri} is over {limit} MiB: read_file takes {uri} in parts")
-    data = media.read(medium, 0, READ_MAX)
+    data = media.read(medium, 0, most)
     row = {"uri": uri, "mimeType": medium.mime_type}
     if medium.mime_type.startswith("text/") or medium.mime_type == "application/json":
         try:

@@ -38,6 +38,9 @@ TURN = 128
 UNFINISHED_MAX = 64 << 20
 """Bytes of lines without an end that all peers together may have sent."""
 
+UNSENT_MAX = 64 << 20
+"""Bytes that wait for all peers: who leaves most there is ended first, owners last."""
+
 STALLED_S = 60.0
 """How long a line that was begun may stay without an end and without progress."""
 
@@ -170,6 +173,7 @@ class Peer:
     def resume_writing(self) -> None:
         """The peer reads again."""
         self._paused = False
+        self._listener.count_unsent(self)
         self._work()
 
     def refuse(self, reason: str) -> None:
@@ -203,13 +207,29 @@ class Peer:
                 # The last answer: it goes out before its call is noted anywhere.
                 self._flush()
         elif self._transport is not None and not self._transport.is_closing():
-            self._transport.write(line)
+            self._write(self._transport, line)
+
+    def _write(self, transport: asyncio.Transport, data: bytes) -> None:
+        transport.write(data)
+        if transport.get_write_buffer_size():
+            self._listener.count_unsent(self)
+
+    @property
+    def waiting(self) -> int:
+        """Bytes that it was sent and does not take."""
+        transport = self._transport
+        return 0 if transport is None else transport.get_write_buffer_size()
+
+    def abort(self) -> None:
+        """It takes nothing, and what waits for it takes too much."""
+        if self._transport is not None:
+            self._transport.abort()
 
     def _flush(self) -> None:
         self._in_batch = False
         if self._out and self._transport is not None:
             out, self._out, self._out_size = self._out, [], 0
-            self._transport.write(out[0] if len(out) == 1 else b"".join(out))
+            self._write(self._transport, out[0] if len(out) == 1 else b"".join(out))
 
     def _work(self) -> None:
         """Handle lines one by one, while the peer takes what they are answered with.
@@ -307,6 +327,8 @@ class Listener:
         self._begun: dict[Peer, float] = {}
         """Peers with an unfinished line, and when each got longer; the longest ago first."""
         self._unfinished = 0
+        self._behind: dict[Peer, int] = {}
+        """Peers that did not take what they were sent, and how much waited for them then."""
         self._stalled: asyncio.TimerHandle | None = None
         self._server: asyncio.Server | None = None
         self.notices = Notices(control)
@@ -335,6 +357,7 @@ class Listener:
         self._peers.discard(peer)
         self._places.leave(peer.uid, owner=peer.is_owner)
         self.count_unfinished(peer, 0)
+        self._behind.pop(peer, None)
 
     def count_unfinished(self, peer: Peer, size: int) -> None:
         """A peer's line without an end has `size` bytes now; all together are bounded."""
@@ -348,6 +371,19 @@ class Listener:
             largest = max(self._begun, key=lambda p: (not p.is_owner, p.unfinished))
             self.count_unfinished(largest, 0)
             largest.refuse("too much input without an end of its line, of all connections")
+
+    def count_unsent(self, peer: Peer) -> None:
+        """A peer did not take all at once; what waits for all of them is bounded."""
+        self._behind[peer] = peer.waiting
+        if sum(self._behind.values()) <= UNSENT_MAX:
+            return
+        # Some took it meanwhile.
+        self._behind = {one: size for one in self._behind if (size := one.waiting)}
+        while sum(self._behind.values()) > UNSENT_MAX:
+            largest = max(self._behind, key=lambda one: (not one.is_owner, self._behind[one]))
+            log.warning(f"a connection of uid {largest.uid} is ended: it reads no answers")
+            del self._behind[largest]
+            largest.abort()
 
     def _await_stalled(self, delay_s: float) -> None:
         if self._stalled is None and self._server is not None:

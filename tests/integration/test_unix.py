@@ -1,6 +1,7 @@
 """The Unix socket on real sockets (contract, sections 3 to 5)."""
 
 import asyncio
+import contextlib
 import grp
 import json
 import os
@@ -15,10 +16,13 @@ from edged.config import Config, Socket, UserEntry
 from edged.errors import ConfigError
 from edged.jsonrpc import MAX_LINE
 from edged.tool import Context, tool
+from edged.transports import unix
 from edged.transports.unix import (
     HIGH_WATER,
     UNFINISHED_MAX,
+    UNSENT_MAX,
     Listener,
+    Peer,
     bind,
     caller_of,
     peer_uid,
@@ -553,6 +557,47 @@ async def test_lines_without_an_end_are_bounded_together(opened):
     small.writer.write(b"\n")
     assert (await small.line())["error"]["code"] == -32700
     assert len(door.listener._peers) == 4
+
+
+async def test_answers_that_nobody_reads_are_bounded_together(opened, monkeypatch, capsys):
+    """64 of 10 MB waited on each of an agent's connections."""
+    monkeypatch.setattr(unix, "UNSENT_MAX", 4 << 20)
+    door = await opened()
+    reads, loop = await door.client(), asyncio.get_running_loop()
+    await reads.ask(1, "ping")
+    call = {"name": "echo", "arguments": {"text": "x" * (2 << 20)}}
+    line = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call})
+    with contextlib.ExitStack() as stack:
+        for _ in range(3):
+            one = stack.enter_context(socket.socket(socket.AF_UNIX))
+            one.setblocking(False)
+            await loop.sock_connect(one, door.path)
+            await loop.sock_sendall(one, line.encode() + b"\n")
+        async with asyncio.timeout(20):
+            while "is ended: it reads no answers" not in capsys.readouterr().err:
+                await asyncio.sleep(0)
+            while len(door.listener._peers) > 3:
+                await asyncio.sleep(0)
+        assert 1 << 20 < sum(peer.waiting for peer in door.listener._peers) <= 4 << 20
+        assert (await reads.ask(2, "ping"))["result"] == {}
+
+
+async def test_an_owners_unread_answers_go_last(door, monkeypatch):
+    sizes = {}
+    for _ in range(4):
+        await (await door.client()).ask(1, "ping")
+    owner, small, large, took = peers = tuple(door.listener._peers)
+    for one in peers[1:]:
+        one.is_owner = False
+        door.listener._places.leave(one.uid, owner=True)
+        assert door.listener._places.take(one.uid, owner=False)
+    monkeypatch.setattr(Peer, "waiting", property(sizes.get))
+    sizes |= {owner: 0, small: 5, large: 6, took: 20}
+    for one in (small, large, took):
+        door.listener.count_unsent(one)
+    sizes |= {took: 0, owner: UNSENT_MAX - 10}
+    door.listener.count_unsent(owner)
+    assert [one._transport.is_closing() for one in peers] == [False, False, True, False]
 
 
 async def test_an_owners_unfinished_line_goes_last(door):

@@ -156,6 +156,17 @@ async def test_a_medium_is_its_callers_or_the_owners(daemon, client):
     other.connection.close()
 
 
+async def test_a_large_medium_is_an_owners_to_read_whole_and_an_agents_in_parts(daemon, client):
+    """Each of an agent's many connections holds its answer until it is taken."""
+    uri = daemon.services.media.put("local", b"x" * ((1 << 20) + 1), "text/plain", "log")
+    agent = Client(daemon, "agent", "uid 1000")
+    error = (await agent.ask("resources/read", {"uri": uri}))["error"]
+    assert f"{uri} is over 1 MiB: read_file takes {uri} in parts" in error["message"]
+    (row,) = (await client.ask("resources/read", {"uri": uri}))["result"]["contents"]
+    assert len(row["text"]) == (1 << 20) + 1
+    agent.connection.close()
+
+
 async def test_a_subscribed_sensor_tells_of_its_readings(daemon, client):
     """MCP, resources: subscriptions, in both eras."""
     name = daemon.services.board.sensors[0].name
