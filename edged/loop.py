@@ -14,7 +14,7 @@ import math
 import os
 import select
 import selectors
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
 
 READ_SIZE = 64 << 10
@@ -39,7 +39,7 @@ class Selector(selectors.BaseSelector):
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
         """See `selectors.BaseSelector`."""
-        fd = fileobj if isinstance(fileobj, int) else int(fileobj.fileno())
+        fd = _number(fileobj)
         if fd in self._keys:
             raise KeyError(f"{fileobj!r} is registered already")
         key = selectors.SelectorKey(fileobj, fd, events, data)
@@ -49,7 +49,7 @@ class Selector(selectors.BaseSelector):
 
     def unregister(self, fileobj: Any) -> selectors.SelectorKey:
         """See `selectors.BaseSelector`."""
-        key = self._keys.pop(fileobj if isinstance(fileobj, int) else int(fileobj.fileno()))
+        key = self._keys.pop(_number(fileobj))
         # One that was closed before is forgotten by the kernel already (epoll(7)).
         with contextlib.suppress(OSError):
             self._epoll.unregister(key.fd)
@@ -57,7 +57,7 @@ class Selector(selectors.BaseSelector):
 
     def modify(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
         """See `selectors.BaseSelector`."""
-        fd = fileobj if isinstance(fileobj, int) else int(fileobj.fileno())
+        fd = _number(fileobj)
         key = self._keys[fd]
         if events != key.events:
             self._epoll.modify(fd, _bits(events))
@@ -105,7 +105,27 @@ class Selector(selectors.BaseSelector):
 
     def get_map(self) -> Mapping[Any, selectors.SelectorKey]:
         """See `selectors.BaseSelector`."""
-        return self._keys
+        return _Map(self._keys)
+
+
+class _Map(Mapping[Any, selectors.SelectorKey]):
+    """Keys by descriptors, and by what has one."""
+
+    def __init__(self, keys: dict[int, selectors.SelectorKey]) -> None:
+        self._keys = keys
+
+    def __getitem__(self, fileobj: Any) -> selectors.SelectorKey:
+        return self._keys[_number(fileobj)]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._keys)
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+
+def _number(fileobj: Any) -> int:
+    return fileobj if isinstance(fileobj, int) else int(fileobj.fileno())
 
 
 class Loop(asyncio.SelectorEventLoop):

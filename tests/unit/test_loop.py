@@ -72,7 +72,12 @@ def test_it_tells_what_the_standard_librarys_selector_tells(steps) -> None:
             assert told[0] == told[1]
             ready = [{key.fd: (key, found) for key, found in s.select(0)} for s in both]
             assert ready[0] == ready[1]
-            assert dict(both[0].get_map()) == {k.fd: k for k in both[1].get_map().values()}
+            maps = [s.get_map() for s in both]
+            assert dict(maps[0]) == {key.fd: key for key in maps[1].values()}
+            assert len(maps[0]) == len(maps[1])
+            for each, _ in pairs:
+                assert _told(both[0].get_key, each) == _told(both[1].get_key, each)
+                assert maps[0].get(each.fileno()) == maps[1].get(each.fileno())
 
 
 def _told(act, *given):
