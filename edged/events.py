@@ -17,6 +17,12 @@ from edged.clock import Clock, iso
 
 KEPT = 1000
 
+MESSAGE = "message"
+"""The kind of event whose text may be long."""
+
+TEXT_MAX = 4 << 20
+"""Characters of all texts of messages in the ring."""
+
 
 class Event(msgspec.Struct, frozen=True, gc=False):
     """One event.
@@ -43,6 +49,8 @@ class Events:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._ring: deque[tuple[int, float, str, str, dict[str, Any]]] = deque(maxlen=KEPT)
+        self._texts: deque[tuple[int, int]] = deque()
+        """Messages in the ring, and how long the text of each is."""
         self._listeners: dict[int, Callable[[Event], None]] = {}
         self._of_kind: dict[str, dict[int, Callable[[Event], None]]] = {}
         self._failing: set[int] = set()
@@ -54,6 +62,8 @@ class Events:
         self.last_id += 1
         row = (self.last_id, self._clock.now(), kind, user, data)
         self._ring.append(row)
+        if kind == MESSAGE:
+            self._hold(self.last_id, len(str(data.get("text", ""))))
         of_kind = self._of_kind.get(kind)
         if self._listeners or of_kind:
             event = _event(row)
@@ -62,6 +72,17 @@ class Events:
                     listener(event)
                 except Exception as error:  # noqa: BLE001  the publisher's work goes on
                     self._failed(key, error)
+
+    def _hold(self, number: int, size: int) -> None:
+        """Let the oldest events go where messages are too long to keep so many."""
+        texts, ring = self._texts, self._ring
+        texts.append((number, size))
+        while texts and texts[0][0] < ring[0][0]:
+            texts.popleft()
+        while sum(size for _, size in texts) > TEXT_MAX and len(texts) > 1:
+            oldest, _ = texts.popleft()
+            while ring[0][0] <= oldest:
+                ring.popleft()
 
     def _failed(self, key: int, error: Exception) -> None:
         if key not in self._failing:

@@ -14,8 +14,9 @@ from edged.errors import BusyError
 class Gate:
     """So many places, and a bounded queue before them."""
 
-    def __init__(self, places: int, queue_max: int) -> None:
+    def __init__(self, places: int, queue_max: int, what: str = "a sandbox") -> None:
         self._places = places
+        self._what = what
         self._queue_max = queue_max
         self._held: dict[str, int] = {}
         self._queues: dict[str, deque[asyncio.Future[None]]] = {}
@@ -46,7 +47,7 @@ class Gate:
         mine = len(queue) if queue else 0
         if self.waiting >= self._queue_max or mine >= self._share(user, self._queue_max):
             raise BusyError(
-                f"{self.waiting} calls wait for a sandbox, the most that may: try again later"
+                f"{self.waiting} calls wait for {self._what}, the most that may: try again later"
             )
         if queue is None:
             queue = self._queues[user] = deque()

@@ -15,6 +15,7 @@ from edged.clock import Clock
 from edged.config import seconds, size
 from edged.errors import NotFoundError
 from edged.identity import Caller
+from edged.sandbox.gate import Gate
 from edged.sandbox.profile import MIB, Limits
 from edged.sections import Web as Section
 from edged.store import Store
@@ -37,6 +38,9 @@ LIBRARIES = ("justhtml", "pypdf")
 
 READING = Limits(wall_s=90.0, memory_max=192 * MIB, tasks_max=8, data_reserve=0)
 """For one page: 2 MiB of usual HTML take half of both on a board of 512 MB."""
+
+PAGES, QUEUE_MAX = 4, 512
+"""Pages that are fetched and read at once, of all callers, and calls that may wait for that."""
 
 KEPT = 8
 """Long pages whose text is kept for their next part."""
@@ -142,6 +146,7 @@ class Web:
         self._searcher = Searcher(clock, sleep)
         self._guard = Guard(parse_allowed(section.private_host_whitelist))
         self._kept: dict[tuple[str, str], _Kept] = {}
+        self._pages = Gate(PAGES, QUEUE_MAX, "a page")
 
     def config(self) -> WebSearchConfig:
         """The settings of search, without keys."""
@@ -196,6 +201,16 @@ class Web:
         key = (caller.user, url.strip())
         if again and (kept := await self._earlier(key)) is not None:
             return kept
+        place = caller.user if caller.is_owner else f"agent {caller.user}"
+        await self._pages.enter(place, owner=caller.is_owner)
+        try:
+            return await self._fetched(url, key, caller, max_chars)
+        finally:
+            self._pages.leave(place)
+
+    async def _fetched(
+        self, url: str, key: tuple[str, str], caller: Caller, max_chars: int
+    ) -> Fetched:
         limits = fetch.Limits(
             size(self._section.fetch_limit_bytes), seconds(self._section.fetch_timeout)
         )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from edged.events import KEPT, Event, Events, visible
+from edged.events import KEPT, TEXT_MAX, Event, Events, visible
 from edged.testing.clock import FakeClock
 
 
@@ -129,3 +129,24 @@ def test_a_caller_sees_its_own_events_and_an_owner_all(user, owner, sees):
     event = Event(1, "call.end", "", "ada@example.org", {})
     assert visible(event, user, owner=owner) is sees
     assert visible(Event(1, "tools.changed", "", "", {}), user, owner=owner)
+
+
+def test_long_messages_let_the_oldest_events_go(events):
+    """320 of 64 Ki characters kept 127 MB: the ring was bounded by number alone."""
+    size = TEXT_MAX // 8
+    for number in range(20):
+        events.publish("message", "", {"text": "x" * size, "number": number})
+        events.publish("call.end", "", {"number": number})
+    first, *kept = events.since(1)
+    assert first.kind == "gap"
+    texts = [event for event in kept if event.kind == "message"]
+    assert [event.data["number"] for event in texts] == list(range(12, 20))
+    # What came after the last one that was let go is there.
+    assert [e.data["number"] for e in kept if e.kind == "call.end"] == list(range(11, 20))
+    for number in range(KEPT):
+        events.publish("call.end", "", {"number": number})
+    events.publish("message", "", {"text": "x" * TEXT_MAX})
+    events.publish("message", "", {"text": "x" * (TEXT_MAX + 1)})
+    kept = events.since(events.last_id - KEPT)
+    assert [event.kind for event in kept].count("message") == 1
+    assert kept[-1].kind == "message"

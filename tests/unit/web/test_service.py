@@ -1,5 +1,7 @@
 """Fetching through the service: long pages, files, and what is kept of them."""
 
+import asyncio
+
 import pytest
 from aiohttp import web
 
@@ -8,7 +10,7 @@ from edged.media import Media
 from edged.sections import Web as Section
 from edged.store import Store
 from edged.testing.clock import FakeClock
-from edged.web.service import KEPT, KEPT_S, Web
+from edged.web.service import KEPT, KEPT_S, PAGES, Web
 
 ADA, BOB = (Caller(f"{n}@example.org", "agent", "", "unix") for n in ("ada", "bob"))
 LONG = "".join(f"<p>Paragraph {n} of a long page.</p>" for n in range(2_000))
@@ -85,3 +87,26 @@ async def test_a_file_is_a_medium_as_it_came(serve, made):
 async def test_a_short_page_leaves_nothing_on_the_disk(serve, made):
     site = await serve(lambda _: web.Response(text="short"))
     assert (await made.fetch(site.url)).media == ""
+
+
+async def test_few_pages_are_fetched_at_once_and_never_all_for_one_agent(serve, made):
+    """120 of an agent's, each of 10 MB that does not end, held 1.2 GB."""
+    go, at_once = asyncio.Event(), []
+
+    async def slow(request):
+        at_once.append(request.path)
+        await go.wait()
+        return web.Response(text="done")
+
+    site = await serve(slow)
+    calls = [asyncio.create_task(made.fetch(f"{site.url}/{n}")) for n in range(PAGES + 4)]
+    async with asyncio.timeout(10):
+        while len(at_once) < PAGES - 1:
+            await asyncio.sleep(0)
+        other = asyncio.create_task(made.fetch(f"{site.url}/bob", BOB))
+        while "/bob" not in at_once:
+            await asyncio.sleep(0)
+        assert len(at_once) == PAGES
+        go.set()
+        fetched = await asyncio.gather(*calls, other)
+    assert all(page.document.text == "done" for page in fetched)
