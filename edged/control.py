@@ -428,13 +428,17 @@ class Control:
 
     def is_on(self, caller: Caller, name: str) -> bool:
         """Whether a caller has a tool, and it is enabled."""
-        view = self.registry.view(caller.user)
-        tool = view.tools.get(name) or view.hidden.get(name)
-        return tool is not None and self.registry.status(tool)[0] == "enabled"
+        return self._status(caller, name) == "enabled"
 
     def is_shown(self, caller: Caller, name: str) -> bool:
         """Whether a caller sees what a tool has told: not an agent where that is off."""
-        return caller.is_owner or self.is_on(caller, name)
+        return caller.is_owner or self._status(caller, name) in ("enabled", "")
+
+    def _status(self, caller: Caller, name: str) -> str:
+        """Of a tool; empty where there is none of that name."""
+        view = self.registry.view(caller.user)
+        tool = view.tools.get(name) or view.hidden.get(name)
+        return self.registry.status(tool)[0] if tool is not None else ""
 
     def may_see(self, caller: Caller, event: Event) -> bool:
         """Whether a caller may see an event."""
@@ -448,16 +452,21 @@ class Control:
 
         Without readings for an agent while the tool `sensor` is off.
         """
+        found = (self.sensor(caller, info.name) for info in self.services.board.sensors)
+        return [one for one in found if one is not None]
+
+    def sensor(self, caller: Caller, name: str) -> dict[str, Any] | None:
+        """One of these; None where there is none of that name."""
         board, now = self.services.board, self.services.clock.monotonic()
+        info = board.sensor_info(name)
+        if info is None:
+            return None
         shown = self.is_shown(caller, "sensor")
-        return [
-            {
-                **msgspec.to_builtins(info),
-                "alarms": dict(board.alarms(info.name)) if shown else {},
-                "readings": [row(one, now) for one in board.latest(info.name)] if shown else [],
-            }
-            for info in board.sensors
-        ]
+        return {
+            **msgspec.to_builtins(info),
+            "alarms": dict(board.alarms(name)) if shown else {},
+            "readings": [row(one, now) for one in board.latest(name)] if shown else [],
+        }
 
     def _alarms(self) -> dict[str, str]:
         """Channels out of their bounds, with what they are now: `above: 33.1 °C`."""

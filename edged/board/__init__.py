@@ -151,6 +151,16 @@ class Board:
         """The configured sensors, by name."""
         return tuple(self._sensors[name].info() for name in sorted(self._sensors))
 
+    def sensor_info(self, name: str) -> SensorInfo | None:
+        """One configured sensor; None where there is none of that name."""
+        sensor = self._sensors.get(name)
+        return None if sensor is None else sensor.info()
+
+    def line_info(self, name: str) -> LineInfo | None:
+        """Likewise a GPIO line."""
+        line = self._lines.get(name)
+        return None if line is None else line.info()
+
     @property
     def actuators(self) -> tuple[ActuatorInfo, ...]:
         """What acts, by name: the configured actuators, and sensors with commands."""

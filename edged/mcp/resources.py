@@ -239,11 +239,9 @@ def _facts(connection: Connection, caller: Caller, uri: str) -> Any:
     """What JSON says of a sensor or a line; None where the URI names neither."""
     name = uri.rpartition("/")[2]
     if uri == SENSORS + name:
-        rows = connection.control.sensors(caller)
-        return next((row for row in rows if row["name"] == name), None)
+        return connection.control.sensor(caller, name)
     if uri == LINES + name:
-        lines = connection.control.services.board.lines
-        return next((line for line in lines if line.name == name), None)
+        return connection.control.services.board.line_info(name)
     return None
 
 

@@ -14,6 +14,7 @@ import socket
 import stat
 import struct
 from collections.abc import Callable
+from time import monotonic
 from typing import cast
 
 import msgspec
@@ -34,6 +35,9 @@ HIGH_WATER = 1 << 20
 
 TURN = 128
 """Lines of one peer that are handled before others get their turn."""
+
+TURN_S = 0.005
+"""Seconds of such a turn: who must switch off waits for a few of these at most."""
 
 UNFINISHED_MAX = 64 << 20
 """Bytes of lines without an end that all peers together may have sent."""
@@ -234,12 +238,12 @@ class Peer:
     def _work(self) -> None:
         """Handle lines one by one, while the peer takes what they are answered with.
 
-        Other peers get their turn after `TURN` lines, or once a write became large.
+        Other peers get their turn after `TURN` lines or `TURN_S`, or once a write became large.
         """
         connection = self._connection
         if connection is None or self._transport is None or self._transport.is_closing():
             return
-        self._in_batch = True
+        self._in_batch, over = True, 0.0
         for _ in range(TURN):
             if self._out_size > HIGH_WATER or self.is_held:
                 break
@@ -248,6 +252,11 @@ class Peer:
                 break
             connection.receive(line)
             self._in_batch = True
+            if self._lines.waiting:
+                # Lines are not alike: one may take as long as a hundred others.
+                over = over or monotonic() + TURN_S
+                if monotonic() > over:
+                    break
         self._flush()
         # The peer has its answers: now there is time to keep the books.
         self._listener.control.services.trail.settle()

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import grp
+import itertools
 import json
 import os
 import socket
@@ -557,6 +558,23 @@ async def test_lines_without_an_end_are_bounded_together(opened):
     small.writer.write(b"\n")
     assert (await small.line())["error"]["code"] == -32700
     assert len(door.listener._peers) == 4
+
+
+async def test_a_turn_ends_by_time_too(door, monkeypatch):
+    """Lines that are long to handle kept an owner from switching off for 5 seconds."""
+    client = await door.client()
+    await client.ask(1, "ping")
+    [peer] = door.listener._peers
+    times = itertools.count(1)
+    monkeypatch.setattr(unix, "monotonic", lambda: next(times) * unix.TURN_S * 0.6)
+    lines = b"".join(b'{"jsonrpc":"2.0","id":%d,"method":"ping"}\n' % n for n in range(20))
+    handled, receive = [], peer._connection.receive
+    monkeypatch.setattr(
+        peer._connection, "receive", lambda one: handled.append(one) or receive(one)
+    )
+    peer.data_received(lines)
+    assert len(handled) == 2
+    assert [(await client.line())["id"] for _ in range(20)] == list(range(20))
 
 
 async def test_answers_that_nobody_reads_are_bounded_together(opened, monkeypatch, capsys):

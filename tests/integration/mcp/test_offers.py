@@ -237,11 +237,9 @@ async def test_an_agent_hears_nothing_of_what_is_off(wired):
         one.sent.clear()
         return heard, json.loads(text["text"])["edges"], bool(status["board"]["alarms"])
 
-    counted = tuple(
-        msgspec.structs.replace(one, edges=7 * (one.name == "button")) for one in board.lines
-    )
+    counted = msgspec.structs.replace(board.line_info("button"), edges=7)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(type(board), "lines", counted)
+        patch.setattr(board, "line_info", {"button": counted}.get)
         patch.setattr(type(control), "_alarms", lambda _: {"greenhouse": "above: 33.1"})
         assert await seen(agent) == ([told], 7, True)
         control.registry.set_switches({"gpio": False, "sensor": False})
@@ -280,9 +278,8 @@ async def test_what_an_agent_sends_beside_arguments_is_little_and_not_kept(daemo
 
 async def test_an_input_that_reports_no_edges_cannot_be_subscribed_to(wired, monkeypatch):
     board, client = wired
-    (info,) = (one for one in board.lines if one.name == "button")
-    mute = msgspec.structs.replace(info, edge="none")
-    monkeypatch.setattr(type(board), "lines", (mute,))
+    mute = msgspec.structs.replace(board.line_info("button"), edge="none")
+    monkeypatch.setattr(board, "line_info", {"button": mute}.get)
     answer = await client.ask("resources/subscribe", {"uri": "edged://lines/button"})
     assert "no resource 'edged://lines/button' that changes" in answer["error"]["message"]
 
