@@ -144,6 +144,7 @@ def complain(error: object, code: int) -> int:
 def _dispatch(arguments: list[str]) -> int:
     for word in arguments:
         _check_text(word)
+    _check_empty(arguments)
     verb = arguments[0] if arguments else "--help"
     if verb == "help" and arguments[1:]:
         return _dispatch([arguments[1], "--help"])
@@ -162,6 +163,16 @@ def _dispatch(arguments: list[str]) -> int:
     module.options(parser)
     code: int = module.run(parser.parse(arguments[1:]))
     return code
+
+
+def _check_empty(arguments: list[str]) -> None:
+    """Refuse what a variable of the shell leaves that is not set: it would say another thing."""
+    # What follows `--` is another program's.
+    own = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    if "" in own:
+        before = own[own.index("") - 1]
+        what = before if before.startswith("--") else "an argument"
+        raise UsageError(f"{what} is empty: name one (perhaps a variable of the shell is not set)")
 
 
 def _check_text(word: str) -> None:

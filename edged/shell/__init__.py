@@ -332,7 +332,7 @@ class Shell:
             warm=not any(bind.identity for bind in profile.binds),
         )
         params = {"mode": mode, "workdir": workdir, "command": order.command}
-        return _Ready(job, params, grants, wanted, wall_s, script)
+        return _Ready(job, params, grants, order.timeout_s, wall_s, script)
 
     async def check(self, command: str, workdir: str = "") -> Script:
         """Refuse what no caller may run; returns the command, taken apart.

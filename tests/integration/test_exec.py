@@ -239,6 +239,9 @@ async def test_timeout_of_the_call_is_kept_and_what_was_written_shown(box):
 
 async def test_timeout_is_bounded_by_the_configuration():
     async with opened("tools: {exec: {timeout: 1, timeout_max: 1}}\n") as box:
+        # What nobody asked for is not told of.
+        result = await box.exec(command="sleep 60")
+        assert result.for_llm == "[Command timed out after 1 s]"
         result = await box.exec(command="sleep 60", timeout=3600)
         assert result.for_llm == (
             "[3600 s were asked for, 1 s are the most: tools: {exec: {timeout_max: …}} in "
