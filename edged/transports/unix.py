@@ -13,6 +13,7 @@ import select
 import socket
 import stat
 import struct
+from collections import deque
 from collections.abc import Callable
 from time import monotonic
 from typing import cast
@@ -139,7 +140,12 @@ class Peer:
         if self._connection is None:
             return
         self._lines.feed(data)
-        self._work()
+        if self._listener.has_turns and not self.is_owner:
+            # Others wait already: an owner's line, on which lives may hang, goes before.
+            self._in_turn()
+            self._throttle()
+        else:
+            self._work()
         if self._lines.unfinished or self.unfinished:
             self._listener.count_unfinished(self, self._lines.unfinished)
         if self._connection.user_told is not None:
@@ -260,14 +266,19 @@ class Peer:
         self._flush()
         # The peer has its answers: now there is time to keep the books.
         self._listener.control.services.trail.settle()
-        if self._lines.waiting and not (self._scheduled or self.is_held):
-            self._scheduled = True
-            asyncio.get_running_loop().call_soon(self._go_on)
+        if self._lines.waiting and not self.is_held:
+            self._in_turn()
         if self._ended and self._is_over:
             self._transport.close()
         self._throttle()
 
-    def _go_on(self) -> None:
+    def _in_turn(self) -> None:
+        if not self._scheduled:
+            self._scheduled = True
+            self._listener.give_turn(self)
+
+    def go_on(self) -> None:
+        """It has its turn."""
         self._scheduled = False
         self._work()
 
@@ -336,6 +347,8 @@ class Listener:
         self._begun: dict[Peer, float] = {}
         """Peers with an unfinished line, and when each got longer; the longest ago first."""
         self._unfinished = 0
+        self._turns: deque[Peer] = deque()
+        """Agents' connections with lines that wait, in the order of their turns."""
         self._behind: dict[Peer, int] = {}
         """Peers that did not take what they were sent, and how much waited for them then."""
         self._stalled: asyncio.TimerHandle | None = None
@@ -360,6 +373,28 @@ class Listener:
             return msgspec.json.encode(body) + b"\n"
         self._peers.add(peer)
         return b""
+
+    @property
+    def has_turns(self) -> bool:
+        """Whether agents' connections wait for their turn."""
+        return bool(self._turns)
+
+    def give_turn(self, peer: Peer) -> None:
+        """Have a peer go on soon: an owner's at once, agents' one after the other."""
+        loop = asyncio.get_running_loop()
+        if peer.is_owner:
+            loop.call_soon(peer.go_on)
+            return
+        self._turns.append(peer)
+        if len(self._turns) == 1:
+            loop.call_soon(self._next_turn)
+
+    def _next_turn(self) -> None:
+        # In front of who has more by then, and one in each round of the loop.
+        peer = self._turns.popleft()
+        if self._turns:
+            asyncio.get_running_loop().call_soon(self._next_turn)
+        peer.go_on()
 
     def left(self, peer: Peer) -> None:
         """Count a peer out."""

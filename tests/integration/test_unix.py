@@ -577,6 +577,47 @@ async def test_a_turn_ends_by_time_too(door, monkeypatch):
     assert [(await client.line())["id"] for _ in range(20)] == list(range(20))
 
 
+async def test_agents_go_one_after_the_other_and_an_owner_before_them(door, monkeypatch):
+    """Hundreds of connections with a turn each in one round were a wait of seconds."""
+    clients = [await door.client() for _ in range(4)]
+    for client in clients:
+        await client.ask(99, "ping")
+    peers = list(door.listener._peers)
+    order = []
+    for peer in peers:
+        receive = peer._connection.receive
+
+        def noted(line, peer=peer, receive=receive):
+            order.append(peer)
+            receive(line)
+
+        monkeypatch.setattr(peer._connection, "receive", noted)
+    owner, *agents = peers
+    for peer in agents:
+        peer.is_owner = False
+        door.listener._places.leave(peer.uid, owner=True)
+        assert door.listener._places.take(peer.uid, owner=False)
+    times = itertools.count(1)
+    monkeypatch.setattr(unix, "monotonic", lambda: next(times) * unix.TURN_S * 0.6)
+    lines = b"".join(b'{"jsonrpc":"2.0","id":%d,"method":"ping"}\n' % n for n in range(6))
+    for peer in agents:
+        peer.data_received(lines)
+    # The first began at once, the others wait for their turns; an owner does not.
+    assert order == [agents[0]] * 2
+    owner.data_received(lines[: lines.index(b"\n") + 1])
+    assert order[2:] == [owner]
+    await asyncio.sleep(0)
+    assert order[3:] == [agents[0]] * 2
+    async with asyncio.timeout(20):
+        while len(order) < 3 * 6 + 1:
+            await asyncio.sleep(0)
+    assert not door.listener.has_turns
+    rest = order[3:]
+    # Round and round, two lines each.
+    assert rest[:6] == [agents[0]] * 2 + [agents[1]] * 2 + [agents[2]] * 2
+    assert {peer: order.count(peer) for peer in agents} == dict.fromkeys(agents, 6)
+
+
 async def test_answers_that_nobody_reads_are_bounded_together(opened, monkeypatch, capsys):
     """64 of 10 MB waited on each of an agent's connections."""
     monkeypatch.setattr(unix, "UNSENT_MAX", 4 << 20)
