@@ -20,6 +20,7 @@ from edged import jsonrpc
 from edged.errors import BusyError, DeniedError, Fault, InvalidArgumentsError
 from edged.mcp.seal import STATE_S, State, digest, seal, unseal
 from edged.mcp.types import (
+    CAPABILITIES,
     LEVELS,
     NO_META,
     TASKS,
@@ -49,13 +50,6 @@ ANSWERS_MAX = 64 << 10
 
 TOKEN_MAX = 256
 """Bytes of a progress token as JSON: every message of progress repeats it."""
-
-_NAMES = {
-    "elicitation/create": "elicitation",
-    "sampling/createMessage": "sampling",
-    "roots/list": "roots",
-}
-"""The capability that each question needs."""
 
 _numbers = itertools.count(1)
 _encode = msgspec.json.Encoder().encode
@@ -232,7 +226,7 @@ class Asker:
 
     def _offers(self, ask: Ask) -> bool:
         capabilities = self._capabilities if self._modern else self._connection.capabilities
-        found = capabilities.get(_NAMES[ask.method])
+        found = capabilities.get(CAPABILITIES[ask.method])
         if not isinstance(found, dict):
             return False
         if ask.method != "elicitation/create" or not found:
@@ -272,7 +266,7 @@ class Asker:
         """See `edged.tool.Client`."""
         lacking = [ask for ask in asks.values() if not self._offers(ask)]
         if lacking and self._modern and self.task is None:
-            names = dict.fromkeys(_NAMES[ask.method] for ask in lacking)
+            names = dict.fromkeys(CAPABILITIES[ask.method] for ask in lacking)
             raise MissingCapabilityError({name: {} for name in names})
         if lacking:
             raise DeniedError(f"the client takes no {lacking[0].method}")

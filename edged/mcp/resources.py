@@ -292,18 +292,17 @@ def watch(connection: Connection, uri: str, tell: Callable[[], None]) -> Callabl
     kinds = {SENSORS: "sensor", LINES: "line"}
     key = kinds.get(uri.removesuffix(name))
     if key is not None:
-        facts = _facts(connection, connection.caller, uri)
-        is_mute = isinstance(facts, LineInfo) and (facts.direction, facts.edge) == MUTE
-        if facts is None or is_mute:
+        board, caller = control.services.board, connection.caller
+        info = board.line_info(name) if key == "line" else board.sensor_info(name)
+        is_mute = isinstance(info, LineInfo) and (info.direction, info.edge) == MUTE
+        if info is None or is_mute:
             return None
-        caller = connection.caller
 
-        def is_heard(event: Event) -> bool:
-            return event.data.get(key) == name and control.may_see(caller, event)
+        def heard(event: Event) -> None:
+            if event.data.get(key) == name and control.may_see(caller, event):
+                tell()
 
-        return control.services.events.subscribe(
-            lambda event: tell() if is_heard(event) else None, _CHANGES[key]
-        )
+        return control.services.events.subscribe(heard, _CHANGES[key])
     for source in control.resources:
         stop: Callable[[], None] | None = source.watch(uri, tell)
         if stop is not None:

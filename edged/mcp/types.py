@@ -66,8 +66,12 @@ NO_META = Meta()
 BESIDE_MAX = 64 << 10
 """Bytes of an agent's request beside the arguments of a call, which alone are counted."""
 
-ASKED = frozenset({"elicitation", "sampling", "roots"})
-"""Capabilities of a client that are of use here."""
+CAPABILITIES = {
+    "elicitation/create": "elicitation",
+    "sampling/createMessage": "sampling",
+    "roots/list": "roots",
+}
+"""The capability that a client needs for each question."""
 
 _CAPABILITY_MAX = 1 << 10
 
@@ -77,7 +81,7 @@ def known(capabilities: dict[str, Any] | None) -> dict[str, Any]:
     return {
         name: value
         for name, value in (capabilities or {}).items()
-        if name in ASKED and len(msgspec.json.encode(value)) <= _CAPABILITY_MAX
+        if name in CAPABILITIES.values() and len(msgspec.json.encode(value)) <= _CAPABILITY_MAX
     }
 
 

@@ -593,12 +593,15 @@ class Instance:
         # With every frame, whole or not: what is thrown away costs as much to read.
         read = self._stdout_read + self._stderr.seen
         too_much = self._on_piece is None and read > self.job.profile.limits.output_max
-        if self._frames.crowded and not self._message:
-            self._message = _CROWDED
-        if too_much or self._frames.overfull or self._frames.crowded:
-            self.end("failed" if self._frames.crowded else "output")
-            for name in self._fds.keys() & {"stdout", "stderr"}:
-                self._drop(name)  # it writes on until it is dead
+        if self._frames.crowded:
+            self._message = self._message or _CROWDED
+            self.end("failed")
+        elif too_much or self._frames.overfull:
+            self.end("output")
+        else:
+            return
+        for name in self._fds.keys() & {"stdout", "stderr"}:
+            self._drop(name)  # it writes on until it is dead
 
     @property
     def bytes_seen(self) -> int:
@@ -882,15 +885,14 @@ class Instance:
 
     def _shell_outcome(self, duration_s: float, *, warm: bool) -> Outcome:
         """How a command ended; its output is made readable by who has the time."""
-        streams = self._stdout, self._stderr
         return Outcome(
             reason=self._reason or "exit",
             result={},
             message=self._message,
             exit_code=None if self._killed else self._exit_code,
             signal=self._signal(),
-            streams=streams,
-            bytes_seen=streams[0].seen + streams[1].seen,
+            streams=(self._stdout, self._stderr),
+            bytes_seen=self.bytes_seen,
             duration_s=duration_s,
             warm=warm,
         )

@@ -40,6 +40,7 @@ from edged.errors import (
 from edged.held import Room, Share
 from edged.identity import Caller
 from edged.loop import Loop
+from edged.mcp.types import BESIDE_MAX
 from edged.registry import Session
 from edged.tokens import Token, peer_of
 from edged.transports._calls import Calls
@@ -98,8 +99,8 @@ def _check_beside(value: Any, size: int) -> None:
     """
     arguments = getattr(value, "arguments", None)
     given = memoryview(arguments).nbytes if isinstance(arguments, msgspec.Raw) else 0
-    if size - given > UNFINISHED_FREE:
-        raise TooLargeError(f"the body has over {UNFINISHED_FREE >> 10} KiB beside `arguments`")
+    if size - given > BESIDE_MAX:
+        raise TooLargeError(f"the body has over {BESIDE_MAX >> 10} KiB beside `arguments`")
 
 
 def problem(error: Refusal | EdgedError, common: Mapping[str, str]) -> Response:
@@ -269,7 +270,7 @@ class Request(Sender):
             raise TooLargeError(f"the body: {jsonrpc.CROWDED}")
         try:
             value = msgspec.json.decode(data or b"{}", type=kind)
-            if len(data) > UNFINISHED_FREE and not self.caller.is_owner:
+            if len(data) > BESIDE_MAX and not self.caller.is_owner:
                 _check_beside(value, len(data))
             return value
         except msgspec.ValidationError as error:
